@@ -261,31 +261,33 @@ class Client:
         """Close its connections."""
         self._http.close()
 
-    def recommend(self, asked: RecommendationRequest) -> Recommendation:
+    def recommend(self, request: RecommendationRequest) -> Recommendation:
         """How one to seven jobs are to run: together on one GPU, or on separate ones."""
-        return self._post("/v1/recommendations", asked, Recommendation)
+        return self._post("/v1/recommendations", request, Recommendation)
 
-    def recommend_batch(self, asked: Sequence[RecommendationRequest]) -> tuple[BatchItem, ...]:
+    def recommend_batch(self, requests: Sequence[RecommendationRequest]) -> tuple[BatchItem, ...]:
         """Many recommendations at once, in order; an error that one of them has is in its place."""
-        body = BatchRequest(requests=tuple(map(to_plain, asked)))
+        body = BatchRequest(requests=tuple(map(to_plain, requests)))
         return self._post("/v1/recommendations/batch", body, BatchAnswer).answers
 
-    def gains(self, asked: GainsRequest) -> Gains:
+    def gains(self, request: GainsRequest) -> Gains:
         """What each job of a GPU model gains beside each other one, or beside one of them."""
-        return self._post("/v1/gains", asked, Gains, _PREDICTING_S)
+        return self._post("/v1/gains", request, Gains, _PREDICTING_S)
 
-    def place(self, asked: PlacementRequest) -> Placement:
+    def place(self, request: PlacementRequest) -> Placement:
         """Which jobs share a GPU: a queue of work to its end, or jobs that run from now on."""
-        return self._post("/v1/placements", asked, Placement, asked.time_limit_s + _PREDICTING_S)
+        return self._post(
+            "/v1/placements", request, Placement, request.time_limit_s + _PREDICTING_S
+        )
 
-    def input_power(self, asked: Sequence[InputAsked]) -> InputPredictions:
+    def input_power(self, inputs: Sequence[InputAsked]) -> InputPredictions:
         """What matrix products are expected to draw by their data, in order.
 
         Operands as text are filled by the service, which takes seconds where they are large.
         """
-        body = InputPowerRequest(inputs=tuple(asked))
+        body = InputPowerRequest(inputs=tuple(inputs))
         # 10 s to fill the largest matrices and count their bits.
-        return self._post("/v1/power/input", body, InputPredictions, 10.0 * len(asked))
+        return self._post("/v1/power/input", body, InputPredictions, 10.0 * len(inputs))
 
     def models(self) -> ModelList:
         """The models of the service, and when which of them became the champion."""
@@ -407,21 +409,21 @@ class Client:
             for report in page.kernels
         )
 
-    def launch(self, asked: LaunchRequest, *, idempotency_key: str | None = None) -> LaunchStatus:
+    def launch(self, request: LaunchRequest, *, idempotency_key: str | None = None) -> LaunchStatus:
         """Start two jobs that are registered with the service on one of its GPUs.
 
         Args:
-            asked: What is to run, and how.
+            request: What is to run, and how.
             idempotency_key: A second call with the same key finds the launch of the first, so a
                 program that was killed after it asked can ask again. None: a new one, so that what
                 goes wrong on the way never starts the jobs twice.
         """
         headers = {"Idempotency-Key": idempotency_key or secrets.token_urlsafe(24)}
-        return self._request("POST", _LAUNCHES, LaunchStatus, body=asked, headers=headers)
+        return self._request("POST", _LAUNCHES, LaunchStatus, body=request, headers=headers)
 
-    def plan_launch(self, asked: LaunchRequest) -> LaunchSpec:
+    def plan_launch(self, request: LaunchRequest) -> LaunchSpec:
         """What `launch` would start, without commands of jobs; nothing is started."""
-        return self._post(_LAUNCHES, replace(asked, dry_run=True), LaunchSpec)
+        return self._post(_LAUNCHES, replace(request, dry_run=True), LaunchSpec)
 
     def launches(
         self, *, active: bool = False, limit: int = 100, before: str | None = None
@@ -455,7 +457,7 @@ class Client:
     def join_launch(
         self,
         launch: LaunchStatus | str,
-        asked: LaunchRequest,
+        request: LaunchRequest,
         *,
         idempotency_key: str | None = None,
         timeout_s: float | None = None,
@@ -465,13 +467,13 @@ class Client:
 
         Args:
             launch: Or its id.
-            asked: The one job, and its `share_percent` where that is not to be advised.
+            request: The one job, and its `share_percent` where that is not to be advised.
             idempotency_key: As of `launch`.
             timeout_s: Then there is a TooSlowError, and it may join all the same; None: no end.
             every_s: Time between two looks.
         """
         headers = {"Idempotency-Key": idempotency_key or secrets.token_urlsafe(24)}
-        said = self._request("POST", _of(launch, "joins"), JobStatus, body=asked, headers=headers)
+        said = self._request("POST", _of(launch, "joins"), JobStatus, body=request, headers=headers)
         ends = _after(timeout_s)
         join_id = said.join_id or ""
         while said.outcome == "waiting":
@@ -504,12 +506,12 @@ class Client:
         """
         ends = _after(timeout_s)
         while True:
-            seen = self.launch_status(launch)
-            if seen.over:
-                return seen
+            status = self.launch_status(launch)
+            if status.over:
+                return status
             if (left_s := ends - time.monotonic()) <= 0:
                 raise TooSlowError(
-                    f"the launch {seen.launch_id} is {seen.state} after {timeout_s:g} s",
+                    f"the launch {status.launch_id} is {status.state} after {timeout_s:g} s",
                     fix="wait longer; stop_launch ends it",
                 )
             time.sleep(min(every_s, left_s))
@@ -536,12 +538,12 @@ class Client:
         return True
 
     def _pages(self, path: str, gpu_model: str | None, kind: type[Paged]) -> list[Paged]:
-        found: list[Paged] = []
+        pages: list[Paged] = []
         while True:
-            cursor = found[-1].next if found else None
-            found.append(self._get(path, kind, gpu_model=gpu_model, cursor=cursor))
-            if found[-1].next is None:
-                return found
+            cursor = pages[-1].next if pages else None
+            pages.append(self._get(path, kind, gpu_model=gpu_model, cursor=cursor))
+            if pages[-1].next is None:
+                return pages
 
     def _take_in(self, path: str, name: str, rows: list[dict[str, Any]]) -> TakenIn:
         taken = TakenIn(read=0, new=0)

@@ -29,9 +29,9 @@ class AdvisorError(Exception):
         self, what: str, *, why: str = "", fix: str = "", steps: Sequence[str] = ()
     ) -> None:
         # A name of a file may have several lines, of which one could pass for another message.
-        self.what, *told = (text.replace("\n", r"\n") for text in (what, *steps))
+        self.what, *lines = (text.replace("\n", r"\n") for text in (what, *steps))
         self.why, self.fix = why, fix
-        self.steps = tuple(f"{n}. {step}" for n, step in enumerate(told, start=1))
+        self.steps = tuple(f"{n}. {step}" for n, step in enumerate(lines, start=1))
         super().__init__(_sentences(self.what, why, "; ".join(self.steps), fix))
 
     def lines(self) -> list[str]:
@@ -154,9 +154,9 @@ def exit_codes() -> list[tuple[int, str, str]]:
 
 
 def _sentences(*parts: str) -> str:
-    told = (part.rstrip(".") for part in parts if part)
+    sentences = (part.rstrip(".") for part in parts if part)
     # What a library says may be a question.
-    return " ".join(part if part.endswith("?") else f"{part}." for part in told)
+    return " ".join(part if part.endswith("?") else f"{part}." for part in sentences)
 
 
 @contextmanager

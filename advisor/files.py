@@ -108,9 +108,9 @@ def private_folder(base: Path, *below: str, ours: re.Pattern[str] | None = None)
     folder = _private(
         base,
         # Where all may write, it was made for all.
-        lambda found: (
+        lambda state: (
             ours is not None
-            and not found.st_mode & stat.S_IWOTH
+            and not state.st_mode & stat.S_IWOTH
             and all(ours.fullmatch(entry.name) for entry in base.iterdir())
         ),
     )
@@ -140,15 +140,15 @@ def check_parents(path: Path) -> None:
     """
     trusted = {os.geteuid(), *_root()}
     for folder in path.resolve().parents:
-        found = folder.stat() if folder.exists() else None
-        if found and (
-            found.st_uid not in trusted
+        state = folder.stat() if folder.exists() else None
+        if state and (
+            state.st_uid not in trusted
             # Group or others may write, and move what is not theirs.
-            or (found.st_mode & 0o022 and not found.st_mode & stat.S_ISVTX)
+            or (state.st_mode & 0o022 and not state.st_mode & stat.S_ISVTX)
         ):
             raise UnsafeFileError(
                 f"{path} is in {folder}, in which other users may replace it",
-                why=_about(found),
+                why=_about(state),
                 fix="choose a place that only you, or you and root, may write to",
             )
 
@@ -222,10 +222,10 @@ def others_write_to(folder: Path) -> bool:
     Members of a group to which we gave it are those whom we chose.
     """
     try:
-        found = folder.stat()
+        state = folder.stat()
     except OSError:
         return False
-    return found.st_uid not in (0, os.geteuid()) or bool(found.st_mode & stat.S_IWOTH)
+    return state.st_uid not in (0, os.geteuid()) or bool(state.st_mode & stat.S_IWOTH)
 
 
 def belongs_to_us(path: Path) -> bool:
@@ -273,8 +273,8 @@ def _private(path: Path, may_close: Callable[[os.stat_result], bool]) -> Path:
 def _followed(path: Path) -> Path:
     """What a link points to that nobody else has made; anything else as it is."""
     with suppress(FileNotFoundError):
-        found = path.lstat()
-        if stat.S_ISLNK(found.st_mode) and found.st_uid in (0, os.geteuid()):
+        state = path.lstat()
+        if stat.S_ISLNK(state.st_mode) and state.st_uid in (0, os.geteuid()):
             return path.resolve()
     return path
 
@@ -282,35 +282,35 @@ def _followed(path: Path) -> Path:
 def _close_to_others(
     path: Path, descriptor: int, may_close: Callable[[os.stat_result], bool] = lambda _: True
 ) -> None:
-    found = os.fstat(descriptor)
-    if found.st_uid != os.geteuid():
+    state = os.fstat(descriptor)
+    if state.st_uid != os.geteuid():
         raise UnsafeFileError(
             f"{path} belongs to another user",
-            why=f"{_about(found)}; this is user {os.geteuid()}",
+            why=f"{_about(state)}; this is user {os.geteuid()}",
             fix="run as that user, give it to this one with chown, or choose another place",
         )
-    if not found.st_mode & _GROUP_AND_OTHERS:
+    if not state.st_mode & _GROUP_AND_OTHERS:
         return
-    if not may_close(found):
+    if not may_close(state):
         raise UnsafeFileError(
             f"{path} is open to other users of the host, and may be there for them",
-            why=_about(found),
+            why=_about(state),
             fix=f"choose a folder of its own, or close this one: chmod 0700 {path}",
         )
     with suppress(OSError):
-        mode = stat.S_IMODE(found.st_mode) & ~_GROUP_AND_OTHERS
+        mode = stat.S_IMODE(state.st_mode) & ~_GROUP_AND_OTHERS
         Path(f"/proc/self/fd/{descriptor}").chmod(mode)  # it may be opened as a path alone
     # A file system without modes says yes and changes nothing.
-    if (found := os.fstat(descriptor)).st_mode & _GROUP_AND_OTHERS:
+    if (state := os.fstat(descriptor)).st_mode & _GROUP_AND_OTHERS:
         raise UnsafeFileError(
             f"{path} is open to other users of the host, and that cannot be changed",
-            why=_about(found),
+            why=_about(state),
             fix="choose a place on a local disk, which keeps owners and modes",
         )
 
 
-def _is_plain(found: os.stat_result) -> bool:
-    return stat.S_ISREG(found.st_mode) and found.st_nlink == 1
+def _is_plain(state: os.stat_result) -> bool:
+    return stat.S_ISREG(state.st_mode) and state.st_nlink == 1
 
 
 def _root() -> set[int]:
@@ -324,8 +324,8 @@ def _root() -> set[int]:
     return {0, int(Path("/proc/sys/kernel/overflowuid").read_text())}
 
 
-def _about(found: os.stat_result) -> str:
-    return f"it belongs to user {found.st_uid} and has mode {stat.S_IMODE(found.st_mode):04o}"
+def _about(state: os.stat_result) -> str:
+    return f"it belongs to user {state.st_uid} and has mode {stat.S_IMODE(state.st_mode):04o}"
 
 
 def _no_file(path: Path) -> UnsafeFileError:
@@ -400,8 +400,8 @@ def open_plain(
     """
     flags = _FLAGS & ~os.O_NOFOLLOW if links else _FLAGS
     descriptor = os.open(path, _ACCESS[mode] | flags)
-    found = os.fstat(descriptor)
-    if stat.S_ISREG(found.st_mode) and owner in (None, found.st_uid):
+    state = os.fstat(descriptor)
+    if stat.S_ISREG(state.st_mode) and owner in (None, state.st_uid):
         return os.fdopen(descriptor, mode, buffering=0)
     os.close(descriptor)
     whose = "" if owner is None else f" of user {owner}"
@@ -511,12 +511,12 @@ def _busy(gpu_uuid: str, holder: str) -> BusyError:
 def _is_of_group(folder: Path) -> bool:
     """Whether root has made the folder for a group: nobody else enters, nobody takes files away."""
     try:
-        found = folder.lstat()
+        state = folder.lstat()
     except OSError:
         return False
     wanted = stat.S_IFDIR | stat.S_ISVTX | stat.S_IWGRP
-    closed = not found.st_mode & stat.S_IRWXO
-    return found.st_uid == 0 and closed and found.st_mode & wanted == wanted
+    closed = not state.st_mode & stat.S_IRWXO
+    return state.st_uid == 0 and closed and state.st_mode & wanted == wanted
 
 
 @contextmanager

@@ -17,10 +17,10 @@ def install(extra: str) -> str:
     from importlib import metadata  # 20 ms of every start
 
     try:
-        told = metadata.distribution(DISTRIBUTION).read_text("direct_url.json")
+        origin = metadata.distribution(DISTRIBUTION).read_text("direct_url.json")
     except metadata.PackageNotFoundError:
-        told = None
-    source: dict[str, Any] = json.loads(told or "{}")
+        origin = None
+    source: dict[str, Any] = json.loads(origin or "{}")
     url: str = source.get("url", "")
     path = Path(unquote(urlsplit(url).path))
     if not path.is_absolute() or not path.exists():

@@ -98,8 +98,8 @@ class Progress:
         if self._progress is None or len(self._progress) < FILE_BYTES:
             return
         place = LATENCIES_AT + 8 * latency_bucket(latency_s)
-        (known,) = struct.unpack_from("<q", self._progress, place)
-        struct.pack_into("<q", self._progress, place, known + requests)
+        (counted,) = struct.unpack_from("<q", self._progress, place)
+        struct.pack_into("<q", self._progress, place, counted + requests)
 
     def bounded(self, bounds_s: Sequence[float]) -> None:
         """Say between which bounds, s and rising, latencies were not told apart before `took`."""
@@ -137,8 +137,8 @@ class Progress:
                     struct.pack_into("<qd", self._progress, place, self._count, value)
                 self._values += 1
                 self._not_finite += not math.isfinite(value)
-                told = self._not_finite, self._count, value
-                struct.pack_into("<qqd", self._progress, VALUES_AT + 8, *told)
+                values = self._not_finite, self._count, value
+                struct.pack_into("<qqd", self._progress, VALUES_AT + 8, *values)
                 # Last, so that a reader never finds fewer values than it says.
                 struct.pack_into("<q", self._progress, VALUES_AT, self._values)
             elif not steps:

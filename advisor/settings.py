@@ -193,8 +193,8 @@ def read_settings(environment: Mapping[str, str] = os.environ) -> Settings:
 def written(environment: Mapping[str, str]) -> dict[str, str]:
     """What the file of the user sets, by the names of variables."""
     path = config_path(environment)
-    found = _read_config(path) if path else {}
-    return {variable_of(name): value for name, value in found.items()}
+    values = _read_config(path) if path else {}
+    return {variable_of(name): value for name, value in values.items()}
 
 
 def variable_of(name: str) -> str:
@@ -347,15 +347,15 @@ def _read_config(path: Path) -> dict[str, str]:
         except (FileNotFoundError, NotADirectoryError):
             return {}
         with os.fdopen(descriptor, "rb") as file:
-            found = os.fstat(file.fileno())
+            state = os.fstat(file.fileno())
             # Fourteen settings take a thousandth of it.
             values = tomllib.loads(file.read(65_536).decode())
-    if found.st_uid not in (0, os.geteuid()) or found.st_mode & stat.S_IWOTH:
-        raise _unsafe(path, found, "write to it, and it decides what runs as you", "0644")
-    if found.st_mode & 0o077 and (
+    if state.st_uid not in (0, os.geteuid()) or state.st_mode & stat.S_IWOTH:
+        raise _unsafe(path, state, "write to it, and it decides what runs as you", "0644")
+    if state.st_mode & 0o077 and (
         kept := [key for key in values if key in KEYS and variable_of(key) in SECRETS]
     ):
-        raise _unsafe(path, found, f"read its {kept[0]}", "0600")
+        raise _unsafe(path, state, f"read its {kept[0]}", "0600")
     for key, value in values.items():
         if key not in KEYS:
             near = difflib.get_close_matches(key, KEYS, 1) or [", ".join(KEYS)]
@@ -367,10 +367,10 @@ def _read_config(path: Path) -> dict[str, str]:
     return {key: str(value) for key, value in values.items()}
 
 
-def _unsafe(path: Path, found: os.stat_result, may: str, mode: str) -> UnsafeFileError:
+def _unsafe(path: Path, state: os.stat_result, may: str, mode: str) -> UnsafeFileError:
     return UnsafeFileError(
         f"{path} is not taken",
-        why=f"it belongs to user {found.st_uid} and has mode {stat.S_IMODE(found.st_mode):04o}, so "
+        why=f"it belongs to user {state.st_uid} and has mode {stat.S_IMODE(state.st_mode):04o}, so "
         f"others may {may}",
         fix=f"look at it, then: chown {os.geteuid()} {path} && chmod {mode} {path}",
     )

@@ -31,7 +31,7 @@ from sqlalchemy.engine import Engine
 from advisor.validity.sensor_record import PowerChannel
 from advisor_data import bundled, migrate
 from advisor_power.data import predictor
-from advisor_power.data.predictor import own_folder
+from advisor_power.data.predictor import model_folder
 from advisor_power.sensor import analysis
 from advisor_power.sensor.analysis import power_channel
 from advisor_power.sensor.trace import Trace
@@ -218,7 +218,7 @@ def input_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def with_input_model(tmp_path_factory: pytest.TempPathFactory, input_model: Path) -> Path:
     """A folder whose home has that model."""
     folder = tmp_path_factory.mktemp("made")
-    shutil.copytree(input_model, own_folder(folder / "home"), dirs_exist_ok=True)
+    shutil.copytree(input_model, model_folder(folder / "home"), dirs_exist_ok=True)
     return folder
 
 

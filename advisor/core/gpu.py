@@ -309,12 +309,12 @@ def parse_memory_mib(text: str) -> float:
     Raises:
         InputError: it is none of these, or no GPU has so much or so little.
     """
-    found = _SIZE.fullmatch(text)
-    if not found:
+    match = _SIZE.fullmatch(text)
+    if not match:
         raise InputError(
             f"{text!r} is not a memory size", fix="write MiB, or a unit: 143771, 80GiB or 141GB"
         )
-    memory_mib = float(found[1]) * _UNITS_MIB[(found[2] or "mib").lower()]
+    memory_mib = float(match[1]) * _UNITS_MIB[(match[2] or "mib").lower()]
     check_card_memory(memory_mib)
     return memory_mib
 
@@ -375,13 +375,13 @@ class MemoryFit:
         files = [word.rpartition("/")[2].lower() for command in commands for word in command]
         named = [how for name, how in HOLDERS.items() if any(name in file for file in files)]
         part = f" {int(100 * MEMORY_PART / len(self.needs_mib)) / 100:g}"
-        ways = (
-            f"{way}{f'={GROWTH[way]}' if way in GROWTH else part}"
-            for way, *_ in named or HOLDERS.values()
+        settings = (
+            f"{holder}{f'={GROWTH[holder]}' if holder in GROWTH else part}"
+            for holder, *_ in named or HOLDERS.values()
         )
         return (
             "JAX, TensorFlow, vLLM and SGLang hold most of a card, needed or not: profile a job "
-            f"that uses one again with {', '.join(ways)}, of which profiles set the variables"
+            f"that uses one again with {', '.join(settings)}, of which profiles set the variables"
         )
 
     def limit_mib(self, job: int, open_percent: float = 100.0) -> int | None:
@@ -392,10 +392,10 @@ class MemoryFit:
         afterwards (recommender-serve-10 4,000 MiB while it serves, and more than 4,512 while it
         makes its tables), and a limit that is too small ends it.
         """
-        own_mib, free_mib = self._kept_mib[job], 0
+        kept_mib, free_mib = self._kept_mib[job], 0
         if self.most_mib is not None:
             free_mib = int(self.most_mib) - sum(self._kept_mib)
-        return own_mib + int(max(0, free_mib) * open_percent / 100) if own_mib else None
+        return kept_mib + int(max(0, free_mib) * open_percent / 100) if kept_mib else None
 
     def crowded_by(self, bounds_mib: Sequence[float | None]) -> int | None:
         """Which of those that run may take what the others need; None: none of them.
@@ -716,14 +716,14 @@ class Split:
         """
         self.check_masks(vendor)
         every = ",".join(map(str, range(MOST_GPUS)))
-        seen = [every if gpu == ALL_GPUS else str(gpu) for gpu in self.gpus]
+        visible = [every if gpu == ALL_GPUS else str(gpu) for gpu in self.gpus]
         return tuple(
             (
                 share.environment(units_total, vendor)
                 if share.percent < WHOLE
                 else dict(BELOW_NORMAL if share.below_normal else {})
             )
-            | ({"CUDA_VISIBLE_DEVICES": seen[job]} if seen else {})
+            | ({"CUDA_VISIBLE_DEVICES": visible[job]} if visible else {})
             for job, share in enumerate(self.each_share)
         )
 
@@ -851,6 +851,6 @@ def best_within_tie(
     valued = [(value(candidate), candidate) for candidate in candidates]
     if not valued:
         raise InputError("there is no split to choose from")
-    least = max(worth for worth, _ in valued) * (1 - tie)
-    tied = [(worth, candidate) for worth, candidate in valued if worth >= least]
+    least = max(value for value, _ in valued) * (1 - tie)
+    tied = [(value, candidate) for value, candidate in valued if value >= least]
     return min(tied, key=lambda item: rank(item[1], item[0]))[1]

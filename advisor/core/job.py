@@ -57,8 +57,8 @@ class Reported:
 
     def largest_gap(self, reference: "Reported") -> float | None:
         """Largest relative difference over the counts that both reported; None if there is none."""
-        known = dict(reference.first)
-        gaps = [relative_gap(value, known[at]) for at, value in self.first if at in known]
+        values = dict(reference.first)
+        gaps = [relative_gap(value, values[at]) for at, value in self.first if at in values]
         return max(gaps, default=None)
 
     @property
@@ -241,7 +241,7 @@ class Job:
         return hashlib.sha256(json.dumps(declared, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def check_one_gpu(name: str, gpus: int) -> None:
+def check_single_gpu(name: str, gpus: int) -> None:
     """Refuse a job of several GPUs where only one is meant.
 
     Raises:
@@ -258,11 +258,11 @@ def check_one_gpu(name: str, gpus: int) -> None:
 
 def _as_declared(settings: Any) -> dict[str, Any]:
     """Values by name; one that equals its default is the default: 0.0 as 0, in one hash with it."""
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for field in fields(settings):
         value = getattr(settings, field.name)
         if is_dataclass(value):
-            found[field.name] = _as_declared(value)
+            values[field.name] = _as_declared(value)
         else:
-            found[field.name] = field.default if value == field.default else value
-    return found
+            values[field.name] = field.default if value == field.default else value
+    return values

@@ -56,19 +56,21 @@ class Interval:
         return Interval(self.value, self.value * math.exp(-low), self.value * math.exp(high))
 
 
-def shrunk(seen: Iterable[tuple[float, float]], spread: float) -> tuple[float, float]:
+def shrunk(measured: Iterable[tuple[float, float]], spread: float) -> tuple[float, float]:
     """A logarithm and its standard deviation, from values that were seen of it.
 
     The normal-normal empirical Bayes estimate (Efron and Morris, "Stein's estimation rule and its
     competitors", 1973): shrunk towards 0 by how much it differs.
 
     Args:
-        seen: Each value and its variance.
+        measured: Each value and its variance.
         spread: Standard deviation of what is usual.
     """
-    known = [(0.0, spread**2), *seen]
-    precision = sum(1 / variance for _, variance in known)
-    return sum(value / variance for value, variance in known) / precision, 1 / math.sqrt(precision)
+    estimates = [(0.0, spread**2), *measured]
+    precision = sum(1 / variance for _, variance in estimates)
+    return sum(value / variance for value, variance in estimates) / precision, 1 / math.sqrt(
+        precision
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +160,7 @@ class SplitResult:
         freed_w = (len(self.parts) - 1) * idle_w
         return 1 - (self.power_w + freed_w) / self.same_work_w if self.same_work_w else -math.inf
 
-    def one_after_the_other(self, work: "Work") -> "Finish":
+    def sequential(self, work: "Work") -> "Finish":
         """The same work, each job alone on the whole GPU."""
         return Finish(
             time_s=sum(work.alone_s),
@@ -232,11 +234,11 @@ class Objective:
         """
         if name not in ADVISED:
             near = [n for n in ADVISED if name and name in n] or get_close_matches(name, ADVISED)
-            asked = f"did you mean {' or '.join(near)}? Else " if near else ""
+            hint = f"did you mean {' or '.join(near)}? Else " if near else ""
             raise InputError(
                 f"there is no objective {name}",
                 why="advisor place and POST /v1/placements have it" if name in AIMS else "",
-                fix=f"{asked}give one of {', '.join(ADVISED)}",
+                fix=f"{hint}give one of {', '.join(ADVISED)}",
             )
         return ADVISED[name]
 
@@ -370,11 +372,11 @@ class Prices:
 
     def text(self, this: tuple[float, float], apart: tuple[float, float]) -> str:
         """Cost of a way and of one after the other, each from its seconds and joules."""
-        own, other = (self.of(held_s, energy_j) for held_s, energy_j in (this, apart))
+        shared, other = (self.of(held_s, energy_j) for held_s, energy_j in (this, apart))
         each = [f"{self.gpu_hour:g} a GPU hour"] if self.gpu_hour else []
         each += [f"{self.kwh:g} a kWh"] if self.kwh else []
-        costs = " instead of ".join(f"{c:.2f}" if c >= 1 else f"{c:.2g}" for c in (own, other))
-        return f"{less_or_more(1 - own / other, 0)}: {costs} ({', '.join(each)})"
+        costs = " instead of ".join(f"{c:.2f}" if c >= 1 else f"{c:.2g}" for c in (shared, other))
+        return f"{less_or_more(1 - shared / other, 0)}: {costs} ({', '.join(each)})"
 
     def with_host(self, result: SplitResult) -> SplitResult:
         """The same with the watts of the server."""
@@ -405,8 +407,8 @@ class Prices:
                 )
             return replace(objective, value=self.cost_ratio)
         if objective.name == DEFAULT_OBJECTIVE and self.host_w:
-            own, is_of = objective.value, (objective.name, objective.meaning, objective.unit)
-            return Objective(*is_of, lambda result: own(self.with_host(result)))
+            value_of, is_of = objective.value, (objective.name, objective.meaning, objective.unit)
+            return Objective(*is_of, lambda result: value_of(self.with_host(result)))
         return objective
 
 
@@ -521,10 +523,10 @@ def read_gain(value: str | float) -> float:
     ):
         gain = float(percent) / (100 if percent != text else 1)
     if not 0 <= gain < 1:
-        asked = f"did you mean {text}%? " if 1 <= gain <= 50 else ""
+        hint = f"did you mean {text}%? " if 1 <= gain <= 50 else ""
         raise InputError(
             f"a least gain of {text} is not possible",
             why="1 is all of the energy or time that the jobs take",
-            fix=f"{asked}write a part such as 0.03, or 3%",
+            fix=f"{hint}write a part such as 0.03, or 3%",
         )
     return gain

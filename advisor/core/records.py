@@ -163,12 +163,12 @@ class SoloPoint(Measured):
         )
 
     @classmethod
-    def seen(cls, job: Job, gpu: Gpu, **seen: Any) -> "SoloPoint":
+    def watched(cls, job: Job, gpu: Gpu, **columns: Any) -> "SoloPoint":
         """What was seen of a job that had the whole GPU to itself, by columns of a point."""
-        active = seen.get("sm_active_percent", WHOLE)
-        waits = (seen.get("job_cpu_percent") or 0.0) >= CORE_PERCENT and active < IDLE_PERCENT
+        active = columns.get("sm_active_percent", WHOLE)
+        waits = (columns.get("job_cpu_percent") or 0.0) >= CORE_PERCENT and active < IDLE_PERCENT
         # A server that declares no demand has that which arrives.
-        demand = seen["rate"] if job.progress.histogram else None
+        demand = columns["rate"] if job.progress.histogram else None
         return cls(
             job=job.name,
             mode="uncapped",
@@ -179,10 +179,10 @@ class SoloPoint(Measured):
             units_total=gpu.units_total,
             driver=gpu.driver,
             power_limit_w=gpu.power_limit_w,
-            source=seen.pop("source", "watch"),
-            host=seen.pop("host", socket.gethostname()),
-            flags=(SEEN, CPU_BOUND) if waits else (SEEN,),
-            **seen,
+            source=columns.pop("source", "watch"),
+            host=columns.pop("host", socket.gethostname()),
+            flags=(WATCHED, CPU_BOUND) if waits else (WATCHED,),
+            **columns,
         )
 
 
@@ -307,11 +307,11 @@ PAUSED = "paused"
 
 FOREIGN_HOST = "foreign-host"
 
-ONE_WINDOW, PRIOR = "one-window", "prior"
+SINGLE_WINDOW, PRIOR = "one-window", "prior"
 
 BACKLOG = "backlog"
 
-SEEN = "seen"
+WATCHED = "seen"
 
 SEVERAL_GPUS = "several-gpus"
 
@@ -358,8 +358,8 @@ FLAGS: dict[str, str] = {
     GPUS_DIFFER: "the GPUs of a job of several drew more than a tenth of their mean power more or "
     "less than each other",
     SEVERAL_GPUS: "a job of a launch held several GPUs: such a launch teaches nothing yet",
-    SEEN: "watched at its work alone on the whole GPU, not profiled",
-    ONE_WINDOW: "the job was seen on the whole GPU alone: its other shares are estimated from that",
+    WATCHED: "watched at its work alone on the whole GPU, not profiled",
+    SINGLE_WINDOW: "the job was seen on the whole GPU alone: its other shares are estimated from that",
     PRIOR: "nothing was learned from its GPU model: its other shares are a guess from how busy the "
     "GPU was, with wide ranges",
 }
@@ -595,10 +595,10 @@ class Observation:
         if self.energy_j is None:
             return self
         loads = [_load(part, self.units_total) for part in self.parts]
-        found = divide_energy(self.energy_j, self.overlap_s, idle_power_w, loads)
+        energies = divide_energy(self.energy_j, self.overlap_s, idle_power_w, loads)
         parts = (
             replace(part, energy_j=j.value, energy_low_j=j.low, energy_high_j=j.high)
-            for part, j in zip(self.parts, found, strict=True)
+            for part, j in zip(self.parts, energies, strict=True)
         )
         return replace(self, parts=tuple(parts))
 
@@ -649,14 +649,14 @@ def divide_energy(
     idle_j = min(energy_j, (idle_power_w or 0.0) * duration_s)
     of_idle, rest_j = _in_proportion(idle_j, by_size), energy_j - idle_j
     uses_w = [_use_w(load, idle_power_w) for load in loads]
-    known_j = [use * duration_s for use in uses_w if use is not None]
-    if len(known_j) < len(loads) or not sum(known_j):
+    uses_j = [use * duration_s for use in uses_w if use is not None]
+    if len(uses_j) < len(loads) or not sum(uses_j):
         values = _in_proportion(energy_j, by_size)
         ends = [(0.0, rest_j)] * len(loads)
     else:
-        of_rest = _in_proportion(rest_j, known_j)
+        of_rest = _in_proportion(rest_j, uses_j)
         values = [idle + rest for idle, rest in zip(of_idle, of_rest, strict=True)]
-        ends = [_ends_j(use_j, rest_j, sum(known_j)) for use_j in known_j]
+        ends = [_ends_j(use_j, rest_j, sum(uses_j)) for use_j in uses_j]
     return [
         # Rounding: a value may be its own bound.
         Interval(value, min(value, idle + low), max(value, idle + high))
@@ -665,10 +665,10 @@ def divide_energy(
 
 
 def _load(part: ObservedPart, units_total: int | None) -> JobLoad:
-    known = part.rate is not None and part.solo_rate
+    has_both = part.rate is not None and part.solo_rate
     return JobLoad(
         units=part.units or part.share_percent / WHOLE * (units_total or WHOLE),
-        relative_speed=(part.rate or 0.0) / part.solo_rate if known and part.solo_rate else None,
+        relative_speed=(part.rate or 0.0) / part.solo_rate if has_both and part.solo_rate else None,
         solo_power_w=part.solo_power_w,
     )
 
@@ -695,7 +695,7 @@ _Key = TypeVar("_Key", bound=Hashable)
 
 def grouped(items: Iterable[_Item], key: Callable[[_Item], _Key]) -> dict[_Key, list[_Item]]:
     """The items of each key in their order; keys in the order of their first item."""
-    found: dict[_Key, list[_Item]] = {}
+    groups: dict[_Key, list[_Item]] = {}
     for item in items:
-        found.setdefault(key(item), []).append(item)
-    return found
+        groups.setdefault(key(item), []).append(item)
+    return groups

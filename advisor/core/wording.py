@@ -48,7 +48,7 @@ def counted(names: Iterable[str]) -> str:
     )
 
 
-def as_asked(names: Iterable[str]) -> str:
+def as_requested(names: Iterable[str]) -> str:
     """Names as commands take them, copies that follow each other once: `a*2 b`."""
     runs = ((name, len([*alike])) for name, alike in groupby(names))
     return " ".join(f"{name}*{count}" if count > 1 else name for name, count in runs)
@@ -144,17 +144,17 @@ NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}")
 
 
 def unknown_job(
-    name: str, known: Iterable[str], *, among: str = "", again: bool = True
+    name: str, jobs: Iterable[str], *, among: str = "", again: bool = True
 ) -> InputError:
     """The error for a job that nobody has defined or measured.
 
     Args:
         name: What was asked for.
-        known: Names of jobs.
+        jobs: Names of jobs.
         among: Where it was looked for, in words.
         again: Whether to ask again once it is measured; not where measuring is what was asked for.
     """
-    names = sorted(set(known))
+    names = sorted(set(jobs))
     several = re.split(r"[+,]", name)
     if len(several) > 1 and set(several) <= {*names}:
         return InputError(f"there is no job {name}", fix=f"write {' '.join(several)}")

@@ -79,7 +79,7 @@ from advisor.predict.sets import fills, why_not_below_normal
 from advisor.validity.safe_counts import CheckedCounts
 from advisor.wire.answers import Replicas, SharingVerdict
 
-MOST_WAYS = 60
+MOST_OPTIONS = 60
 """With limits: the levels of each job that fills are spread evenly, so that all of its options
 together are no more. One such job is looked at under each safe count."""
 
@@ -104,7 +104,7 @@ def options_of(
     measured: Iterable[Split] = (),
     *,
     fine: bool = False,
-    most_ways: int = MOST_WAYS,
+    most_options: int = MOST_OPTIONS,
     running: Running | None = None,
 ) -> tuple[Split, ...]:
     """Every option, limited ones first, a GPU for each job last.
@@ -114,7 +114,7 @@ def options_of(
         checked: What the check of the GPU model found.
         measured: Splits at which these jobs were measured together; kept where they are safe.
         fine: Of two jobs every split in steps of the GPU's quantum, too.
-        most_ways: Most options with a limit for those that fill.
+        most_options: Most options with a limit for those that fill.
         running: All but the last job run already: only the share of that one is open.
 
     Raises:
@@ -122,28 +122,28 @@ def options_of(
     """
     is_amd = vendor_of(profiles[0].gpu_model) == "amd"
     if hold_several(profiles):
-        found = _over_gpus(profiles, checked, most_ways)
+        splits = _over_gpus(profiles, checked, most_options)
     elif running is not None:
-        found = _joining(running, profiles, checked)
+        splits = _joining(running, profiles, checked)
     else:
         # AMD GPUs have no time slicing to choose: without masks processes run side by side.
         free: tuple[Sharing, ...] = ("uncapped",) if is_amd else ("uncapped", "time-sliced")
-        found = itertools.chain(
+        splits = itertools.chain(
             _of_two(profiles, checked, fine=fine),
             _for_everybody(profiles, checked),
-            _for_filling(profiles, checked, most_ways),
+            _for_filling(profiles, checked, most_options),
             below_normal(profiles, checked),
             (without_limits(sharing, len(profiles)) for sharing in free),
             _safe(measured, profiles, checked),
         )
-    kept = {split for split in found if not is_amd or split.can_be_masked}
+    kept = {split for split in splits if not is_amd or split.can_be_masked}
     kept.add(without_limits("exclusive", len(profiles)))
     order = attrgetter("below_normal", "shares", "gpus")
     return tuple(sorted(kept, key=lambda split: (SHARINGS.index(split.sharing), order(split))))
 
 
 def _over_gpus(
-    profiles: Sequence[Profile], checked: CheckedCounts | None, most_ways: int
+    profiles: Sequence[Profile], checked: CheckedCounts | None, most_options: int
 ) -> Iterator[Split]:
     """Beside a job of two GPUs: each neighbour on either, with limits for those that fill."""
     [rank] = [n for n, profile in enumerate(profiles) if profile.gpus > 1]
@@ -154,7 +154,7 @@ def _over_gpus(
         for n in range(len(profiles))
     ]
     seatings = [*itertools.product(*numbers)]
-    most = max(2, int((most_ways / len(seatings)) ** (1 / max(1, sum(map(fills, profiles))))))
+    most = max(2, int((most_options / len(seatings)) ** (1 / max(1, sum(map(fills, profiles))))))
     levels = [
         (*_spread(limits_of(p, checked), most - 1), WHOLE) if fills(p) else (WHOLE,)
         for p in profiles
@@ -163,7 +163,7 @@ def _over_gpus(
         is_limited = any(share < WHOLE for share in shares)
         split = Split(shares, "limited" if is_limited else "uncapped", (), gpus)
         limits = ([shares[n] for n in on if shares[n] < WHOLE] for on in split.each_gpu)
-        if all(sum(own) <= WHOLE + 1 for own in limits):
+        if all(sum(limits_of_gpu) <= WHOLE + 1 for limits_of_gpu in limits):
             yield split
 
 
@@ -219,23 +219,23 @@ def _even_share(profile: Profile, checked: CheckedCounts | None, jobs: int) -> f
 
 
 def _for_filling(
-    profiles: Sequence[Profile], checked: CheckedCounts | None, most_ways: int
+    profiles: Sequence[Profile], checked: CheckedCounts | None, most_options: int
 ) -> Iterator[Split]:
     """Limits for some or all of those that fill the GPU, side by side; the others have none."""
     filling = (seat for seat, profile in enumerate(profiles) if fills(profile))
     seats = grouped(filling, lambda seat: profiles[seat].job)
     if not seats:
         return
-    most_levels = _most_levels(tuple(map(len, seats.values())), most_ways)
+    most_levels = _most_levels(tuple(map(len, seats.values())), most_options)
     choices: list[Iterable[tuple[float, ...]]] = []
-    for own in seats.values():
-        limits = limits_of(profiles[own[0]], checked)
+    for group in seats.values():
+        limits = limits_of(profiles[group[0]], checked)
         levels = (*_spread(limits, most_levels - 1), WHOLE)
-        choices.append(itertools.combinations_with_replacement(levels, len(own)))
+        choices.append(itertools.combinations_with_replacement(levels, len(group)))
     for chosen in itertools.product(*choices):
         shares = [WHOLE] * len(profiles)
-        for own, of_copies in zip(seats.values(), chosen, strict=True):
-            for seat, share in zip(own, of_copies, strict=True):
+        for group, of_copies in zip(seats.values(), chosen, strict=True):
+            for seat, share in zip(group, of_copies, strict=True):
                 shares[seat] = share
         limits = [share for share in shares if share < WHOLE]
         # Limits that overlap each other were never measured.
@@ -253,8 +253,8 @@ def below_normal(
     free = Split((WHOLE,) * len(profiles), "uncapped", seats)
     # Pairs were measured with priority on this GPU model alone, without a limit for the job below
     # normal and with one of 50 %, from which the safe limit may be 10 % off.
-    is_known = profiles[0].gpu_model == "NVIDIA H200" and all(p.kernels for p in profiles)
-    if not is_known or why_not_below_normal(profiles, free):
+    is_measured = profiles[0].gpu_model == "NVIDIA H200" and all(p.kernels for p in profiles)
+    if not is_measured or why_not_below_normal(profiles, free):
         return ()
     limits = limits_of(profiles[seats[0]], checked)
     half = min(limits, key=lambda share: abs(share - 50), default=WHOLE)
@@ -277,13 +277,13 @@ def _joining(
     if running.may_be_low and running.split in (Split((WHOLE,)), without_limits("uncapped", 1)):
         seats += [(WHOLE, True) for low in below_normal(profiles, checked)[:1] if low.seats[1][1]]
     for split in itertools.starmap(running.split.joined_by, seats):
-        is_known = not split.below_normal or not why_not_below_normal(profiles, split)
-        if split.shares[-1] <= running.cap_percent and is_known:
+        is_measured = not split.below_normal or not why_not_below_normal(profiles, split)
+        if split.shares[-1] <= running.cap_percent and is_measured:
             yield split
 
 
 @functools.cache
-def _most_levels(copies: tuple[int, ...], most_ways: int) -> int:
+def _most_levels(copies: tuple[int, ...], most_options: int) -> int:
     """How many levels each job that fills may have, no limit among them; of copies, so many each.
 
     Which of several copies has which limit makes no difference.
@@ -291,8 +291,8 @@ def _most_levels(copies: tuple[int, ...], most_ways: int) -> int:
     return max(
         (
             levels
-            for levels in range(2, most_ways + 1)
-            if math.prod(math.comb(levels + n - 1, n) for n in copies) <= most_ways
+            for levels in range(2, most_options + 1)
+            if math.prod(math.comb(levels + n - 1, n) for n in copies) <= most_options
         ),
         default=1,
     )
@@ -390,7 +390,7 @@ class RatedSplit:
         return self.split.sharing
 
     @property
-    def worth(self) -> float:
+    def score(self) -> float:
         """Value less the lead that its kind must have."""
         return with_margin(self.value, self.sharing)
 
@@ -421,20 +421,20 @@ class RatedSplit:
 
         A server's demand is no floor that a lower number loosens.
         """
-        found, p, place = list[str](), self.predictions, self.place
+        options, p, place = list[str](), self.predictions, self.place
         speeds = sure_speeds(p.speeds[0, :, place], p.speeds[1, :, place], request.policy.chance)
         for job, (profile, speed) in enumerate(zip(profiles, speeds.tolist(), strict=True)):
             if speed < request.floor(profile):
                 if is_served(profile):
                     return ""
-                found.append(f"--min-speed {profile.job}={math.floor(100 * speed) / 100:g}")
+                options.append(f"--min-speed {profile.job}={math.floor(100 * speed) / 100:g}")
             most_ms = request.longest_p99_ms(profile)
             beside = p.part(place, job).latency_p99_ms
             chance = request.p99_chance(profile, profiles)
             if most_ms and beside and sure_p99_ms(beside, chance) > most_ms:
                 sure_ms = sure_p99_ms(beside, request.p99_chance(profile, profiles, is_given=True))
-                found.append(f"--max-p99 {profile.job}={math.ceil(sure_ms)}ms")
-        return "" if len(found) < len(self.violations) else " ".join(dict.fromkeys(found))
+                options.append(f"--max-p99 {profile.job}={math.ceil(sure_ms)}ms")
+        return "" if len(options) < len(self.violations) else " ".join(dict.fromkeys(options))
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -457,7 +457,7 @@ class Decision:
     call: RatedSplit | None
 
     @property
-    def way(self) -> RatedSplit | None:
+    def sharing_option(self) -> RatedSplit | None:
         """The option of sharing that the answer is about; None: there is none."""
         return self.choice or self.call
 
@@ -482,30 +482,30 @@ class Decision:
         Those with a job below normal priority are a kind. The one that the answer is about is among
         them.
         """
-        tie, found = self.request.policy.tie, list[RatedSplit]()
-        for own in grouped(self.options, lambda o: o.split.below_normal or o.sharing).values():
-            if kept := [option for option in own if not option.violations]:
-                found.append(best_of(kept, self.profiles, tie))
+        tie, best = self.request.policy.tie, list[RatedSplit]()
+        for options in grouped(self.options, lambda o: o.split.below_normal or o.sharing).values():
+            if kept := [option for option in options if not option.violations]:
+                best.append(best_of(kept, self.profiles, tie))
             else:
-                least = min(option.worst_violation.by for option in own)
-                near = [option for option in own if option.worst_violation.by == least]
-                found.append(best_of(near, self.profiles, tie))
-        if self.way and self.way not in found:
-            found.append(self.way)
-        return tuple(found)
+                least = min(option.worst_violation.by for option in options)
+                near = [option for option in options if option.worst_violation.by == least]
+                best.append(best_of(near, self.profiles, tie))
+        if self.sharing_option and self.sharing_option not in best:
+            best.append(self.sharing_option)
+        return tuple(best)
 
     def picks(self) -> Mapping[str, RatedSplit]:
         """What would be chosen by each objective that is shown next to the one that decides."""
         request, profiles = self.request, self.profiles
         kept = [o for o in self.options if not o.violations or o is self.apart]
-        found: dict[str, RatedSplit] = {}
+        picks: dict[str, RatedSplit] = {}
         for name in dict.fromkeys((request.objective.name, *SHOWN)):
             by = request.policy.prices.priced(ADVISED[name])
             values = _values_of(kept[0].predictions, profiles, by, request)
             valued = [replace(option, value=values[option.place]) for option in kept]
-            found[name] = self.options[best_of(valued, profiles, request.policy.tie).place]
-        found[request.objective.name] = self.chosen
-        return found
+            picks[name] = self.options[best_of(valued, profiles, request.policy.tie).place]
+        picks[request.objective.name] = self.chosen
+        return picks
 
     def same_work(self, option: RatedSplit) -> "_WorkToTheEnd":
         """The work of the request, or of an hour of an option: that way and one after the other."""
@@ -517,20 +517,20 @@ class Decision:
             work=work,
             choice=chosen,
             restarted=restarted,
-            exclusive=self.apart.prediction.result.one_after_the_other(work),
+            exclusive=self.apart.prediction.result.sequential(work),
         )
 
     def near_miss(self) -> str | None:
         """The nearest better option expected to keep every limit, and the flag to accept it."""
         request, profiles = self.request, self.profiles
-        least = self.choice.worth if self.choice else 1 + request.policy.min_gain
+        least = self.choice.score if self.choice else 1 + request.policy.min_gain
         enough = least * (1 + request.policy.tie)
-        better = [o for o in self.options if o.violations and o.worth > enough]
+        better = [o for o in self.options if o.violations and o.score > enough]
         if not better:
             return None
         as_expected = replace(request, policy=replace(request.policy, chance=0.5))
         broken = as_expected.violations(self.apart.predictions, profiles)
-        for option in sorted(better, key=lambda option: (option.worst_violation.by, -option.worth)):
+        for option in sorted(better, key=lambda option: (option.worst_violation.by, -option.score)):
             if not broken[option.place] and (accepted := option.accepting(profiles, request)):
                 jobs = (profile.job for profile in profiles)
                 limits = "" if option.split.below_normal else limits_text(jobs, option.split.shares)
@@ -541,17 +541,17 @@ class Decision:
         return None
 
     @property
-    def way_or_nearest(self) -> RatedSplit:
+    def sharing_or_nearest(self) -> RatedSplit:
         """The option that it names; else the best that breaks a limit or saves too little."""
-        if self.way:
-            return self.way
-        ways, policy = self.options[:-1], self.request.policy
+        if self.sharing_option:
+            return self.sharing_option
+        options, policy = self.options[:-1], self.request.policy
         if self.request.isolate:
-            ways = tuple(o for o in ways if o.sharing in ISOLATING) or ways
-        if barred := [o for o in ways if o.worth >= self.apart.worth * (1 + policy.min_gain)]:
+            options = tuple(o for o in options if o.sharing in ISOLATING) or options
+        if barred := [o for o in options if o.score >= self.apart.score * (1 + policy.min_gain)]:
             return nearest(barred)
-        kept = [option for option in ways if not option.violations]
-        return best_of(kept or ways, self.profiles, policy.tie)
+        kept = [option for option in options if not option.violations]
+        return best_of(kept or options, self.profiles, policy.tie)
 
 
 class Outlook:
@@ -615,15 +615,15 @@ def decide(
     values = _values_of(predictions, profiles, objective, request)
     broken = request.violations(predictions, profiles)
     each = zip(itertools.count(), predictions.splits, values, broken, strict=False)
-    options = tuple(RatedSplit(predictions, *own) for own in each)
+    options = tuple(RatedSplit(predictions, *rated) for rated in each)
     *shared, apart = options
     kept = [option for option in shared if not option.violations]
     # Where a GPU for each breaks a limit, too, an option that keeps all need not gain anything.
     only_shared = any(request.violations_alone(profile) for profile in profiles)
     least = apart.value * (1 + policy.min_gain)
-    enough = [option for option in kept if only_shared or option.worth >= least]
+    enough = [option for option in kept if only_shared or option.score >= least]
     if not enough and only_shared:
-        raise _no_way(options, profiles, request)
+        raise _no_option(options, profiles, request)
     # Time slicing saves hours by a prediction that is less sure.
     calls: Sequence[Sharing] = ISOLATING if request.isolate else ("limited", "uncapped")
     return Decision(
@@ -667,7 +667,10 @@ def _values_of(
     if not request.work or by.name not in TO_THE_END:
         return p.values(by)
     work, prices = request.work, request.policy.prices
-    return [gain_to_the_end(one.split, profiles, work, by, prices)(one.result) for one in p]
+    return [
+        gain_to_the_end(prediction.split, profiles, work, by, prices)(prediction.result)
+        for prediction in p
+    ]
 
 
 def with_margin(value: float, sharing: Sharing) -> float:
@@ -684,13 +687,13 @@ def best_of(options: Iterable[RatedSplit], profiles: Sequence[Profile], tie: flo
     jobs = [profile.job for profile in profiles]
     return best_within_tie(
         options,
-        lambda option: option.worth,
+        lambda option: option.score,
         tie,
-        lambda option, worth: fewest_limits(option.split, jobs, worth),
+        lambda option, value: fewest_limits(option.split, jobs, value),
     )
 
 
-def fewest_limits(split: Split, jobs: Sequence[str], worth: float) -> tuple[object, ...]:
+def fewest_limits(split: Split, jobs: Sequence[str], value: float) -> tuple[object, ...]:
     """What orders splits that are worth the same, the smallest first, in any order of the jobs.
 
     The fewest limits and priorities, the most even ones, the loosest, then what is worth more.
@@ -702,7 +705,7 @@ def fewest_limits(split: Split, jobs: Sequence[str], worth: float) -> tuple[obje
         split.gap_percent if limits else 0.0,
         sum(limits),
         SHARINGS.index(split.sharing),
-        -worth,
+        -value,
         seats,
     )
 
@@ -735,7 +738,7 @@ LEAST_TIME_SAVED = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Worth:
+class _Savings:
     """Parts that are saved for the same work, against one after the other; below 0 it takes more.
 
     Attributes:
@@ -751,7 +754,7 @@ class _Worth:
     cost: Interval | None
 
 
-def worth_of(p: Prediction, prices: Prices, idle_w: float = 0.0) -> _Worth:
+def savings_of(p: Prediction, prices: Prices, idle_w: float = 0.0) -> _Savings:
     """What a way saves; free cards draw idle power, W."""
     beside = p.range_of(lambda result: prices.with_host(result).energy_saved)
     energy = beside if prices.host_w else p.energy_saved
@@ -762,7 +765,7 @@ def worth_of(p: Prediction, prices: Prices, idle_w: float = 0.0) -> _Worth:
     freed_w = 0.0 if p.split.sharing == "exclusive" else idle_w
     more = result.energy_saved - result.energy_saved_beside(freed_w) if freed_w else 0.0
     idle = Interval(energy.value - more, energy.low - more, energy.high - more)
-    return _Worth(gpu_time=time, energy=energy, energy_idle=idle, cost=cost)
+    return _Savings(gpu_time=time, energy=energy, energy_idle=idle, cost=cost)
 
 
 def _their_call(
@@ -772,7 +775,7 @@ def _their_call(
 
     None: no way of these sharings that keeps the limits saves enough.
     """
-    open_ways = [
+    open_options = [
         o
         for o in options
         if o.sharing in sharings
@@ -782,7 +785,7 @@ def _their_call(
         # prices: at 2.50 for a GPU hour and 0.15 for a kWh energy is a thirtieth of the cost.
         and prices.with_host(o.prediction.result).energy_saved >= -0.1
     ]
-    return max(open_ways, key=lambda o: _saved(o.prediction.result.stp), default=None)
+    return max(open_options, key=lambda o: _saved(o.prediction.result.stp), default=None)
 
 
 def _saved(ratio: float) -> float:
@@ -827,7 +830,7 @@ def gain_to_the_end(
 
     def gain(result: SplitResult) -> float:
         this = _to_the_end(split, result, profiles, work)
-        return spent(result.one_after_the_other(work)) / spent(this)
+        return spent(result.sequential(work)) / spent(this)
 
     return gain
 
@@ -837,7 +840,7 @@ def _to_the_end(
 ) -> Finish:
     """All jobs until they are done; the limit of the one that goes on stays."""
     if split.sharing == "exclusive":
-        return result.one_after_the_other(work)
+        return result.sequential(work)
     if not split.is_limited:
         return result.finish(work)
     return result.finish(work, list(map(rest_of, profiles, split.shares)))
@@ -851,7 +854,7 @@ def rest_of(profile: Profile, share: float) -> Rest:
     return Rest(float(at["rate"][0]) / profile.whole_gpu_rate, power_w)
 
 
-def _no_way(
+def _no_option(
     options: Sequence[RatedSplit], profiles: Sequence[Profile], request: Request
 ) -> NoSplitError:
     """The error of options that all break limits: what comes nearest, and what would help."""
@@ -868,7 +871,7 @@ def _no_way(
     accepted = f"allow it: {accepted}" if accepted else "loosen that limit"
     alone = [violation for profile in profiles for violation in request.violations_alone(profile)]
     worst = max(alone, key=lambda violation: violation.by, default=None)
-    own = (
+    replaced = (
         f"; a GPU for each does not help: {worst.text}"
         if worst
         else ", or give each job a GPU of its own"
@@ -876,7 +879,7 @@ def _no_way(
     return NoSplitError(
         f"{jobs} cannot run on one {gpu_model} within these limits",
         why=f"nearest is {near.name}: {'; '.join(dict.fromkeys(v.text for v in near.violations))}",
-        fix=f"{enough or accepted}{own}",
+        fix=f"{enough or accepted}{replaced}",
     )
 
 
@@ -914,7 +917,7 @@ def replicas(
         InputError: limits that are not for this job.
         NoSplitError: not even one keeps its limits.
     """
-    found, best, rate, ended = list[Decision](), 1, 1.0, None
+    decisions, best, rate, ended = list[Decision](), 1, 1.0, None
     copies = tuple(outlooks)
     most = max((n for n, outlook in enumerate(copies, start=2) if outlook.measured), default=0)
     for number, outlook in enumerate(copies, start=2):
@@ -924,30 +927,30 @@ def replicas(
         _check_request([profile], request)
         if broken := request.violations_alone(profile):
             raise NoSplitError(f"not even one copy keeps its limits: {broken[0].text}")
-        found.append(decision := decide(outlook, request))
-        way = decision.way_or_nearest
-        more = way.prediction.stp.value
+        decisions.append(decision := decide(outlook, request))
+        option = decision.sharing_or_nearest
+        more = option.prediction.stp.value
         end = _end(decision, (more / rate) ** (1 / (number - best)) - 1)
         # Where more were measured to keep their limits, fewer do, whatever is predicted of them.
-        if end is None and (ended is None or way.split in outlook.measured):
+        if end is None and (ended is None or option.split in outlook.measured):
             best, rate, ended = number, more, None
         ended = ended or end
     ended_by, why = ended or (None, f"no more than {best} were asked for")
-    return tuple(found[:best]), Replicas(best=best, copies=(), ended_by=ended_by, why=why)
+    return tuple(decisions[:best]), Replicas(best=best, copies=(), ended_by=ended_by, why=why)
 
 
 def _end(decision: Decision, added: float) -> tuple[str, str] | None:
     """Why the last copy is one too many: a code and a sentence; None: it is not."""
-    profiles, request, way = decision.profiles, decision.request, decision.way_or_nearest
+    profiles, request, option = decision.profiles, decision.request, decision.sharing_or_nearest
     sm, dram = (float(profiles[0].values[f"{name}_active_percent"][-1]) for name in ("sm", "dram"))
     # What copies run out of first: a server's demand leaves room for either.
     scarce, least = "DRAM" if dram > sm else "SMs", request.policy.min_gain
     if decision.choice is None:
         for limit, rule in RULES.items():
-            for places, violation in rule(way.predictions, profiles, request):
-                if way.place in places:
+            for places, violation in rule(option.predictions, profiles, request):
+                if option.place in places:
                     return scarce if limit == "speed" else limit, violation.text
-        gain = 100 * (way.worth / decision.apart.worth - 1)
+        gain = 100 * (option.score / decision.apart.score - 1)
         gained = f"{gain:.1f} %, less than {100 * least:g} %" if gain > 0 else "nothing"
         return scarce, f"{len(profiles)} copies would gain {gained}"
     if added < least:

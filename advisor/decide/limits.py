@@ -122,8 +122,8 @@ class Request:
 
     def longest_p99_ms(self, profile: Profile) -> float | None:
         """What the answers of a job may take; None: it answers none, or there is no limit."""
-        if (own := self.max_p99_ms.get(profile.job)) is not None or profile.serving is None:
-            return own
+        if (limit_ms := self.max_p99_ms.get(profile.job)) is not None or profile.serving is None:
+            return limit_ms
         if self.default_max_p99_ms is not None:
             return self.default_max_p99_ms
         return self.policy.p99_times_alone * (profile.whole_gpu_p99_ms or 0.0) or None
@@ -181,12 +181,12 @@ class Request:
         self, predictions: Predictions, profiles: Sequence[Profile]
     ) -> tuple[tuple["Violation", ...], ...]:
         """Of each option the limits that it breaks; floors and tails with the policy's chance."""
-        found: list[list[Violation]] = [[] for _ in predictions.splits]
+        violations: list[list[Violation]] = [[] for _ in predictions.splits]
         for rule in RULES.values():
             for places, violation in rule(predictions, profiles, self):
                 for place in places:
-                    found[place].append(violation)
-        return tuple(map(tuple, found))
+                    violations[place].append(violation)
+        return tuple(map(tuple, violations))
 
     def risks(self, p: Predictions, place: int) -> tuple["Violation", ...]:
         """Limits that are kept as expected, but not at the bad end of the interval."""
@@ -218,8 +218,8 @@ def weights_of(chance: float) -> tuple[float, float]:
 def sure_speeds(speeds: Floats, low: Floats, chance: float) -> Floats:
     """Relative speeds that jobs keep with a chance, of expected ones and their low ends."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        found = speeds * (low / speeds) ** weights_of(chance)[0]
-    return np.where(speeds > 0, found, np.minimum(speeds, low))
+        bounds = speeds * (low / speeds) ** weights_of(chance)[0]
+    return np.where(speeds > 0, bounds, np.minimum(speeds, low))
 
 
 def sure_p99_ms(beside: Interval, chance: float) -> float:
@@ -275,18 +275,20 @@ class Violation:
     by: float
 
 
-Found: TypeAlias = Iterator[tuple[Iterable[int], Violation]]
+FoundViolations: TypeAlias = Iterator[tuple[Iterable[int], Violation]]
 """Violations, each with the places of the options that have it."""
 
 
-def _below_min_speed(p: Predictions, profiles: Sequence[Profile], request: Request) -> Found:
+def _below_min_speed(
+    p: Predictions, profiles: Sequence[Profile], request: Request
+) -> FoundViolations:
     """One after the other, each job runs at its full speed, only later."""
     sure = sure_speeds(p.speeds[0], p.speeds[1], request.policy.chance)
-    for profile, own in zip(profiles, sure.tolist(), strict=True):
+    for profile, speeds in zip(profiles, sure.tolist(), strict=True):
         least, served = request.floor(profile), is_served(profile)
         verb, whole = ("serve", "its demand") if served else ("run at", "its speed alone")
         for place in p.together:
-            if (speed := own[place]) < least:
+            if (speed := speeds[place]) < least:
                 text = (
                     f"{profile.job} may {verb} as little as {100 * speed:.3g} % of {whole}, "
                     f"below {100 * least:.3g} %"
@@ -294,7 +296,7 @@ def _below_min_speed(p: Predictions, profiles: Sequence[Profile], request: Reque
                 yield [place], Violation(text, 1 - speed / least)
 
 
-def _off(p: Predictions, profiles: Sequence[Profile], request: Request) -> Found:
+def _off(p: Predictions, profiles: Sequence[Profile], request: Request) -> FoundViolations:
     """A server cannot be scheduled exclusively: its requests would block."""
     for profile in profiles:
         if is_served(profile) and request.floor(profile) > 0:
@@ -302,7 +304,7 @@ def _off(p: Predictions, profiles: Sequence[Profile], request: Request) -> Found
             yield {*range(len(p.splits))}.difference(p.together), Violation(text, 1.0)
 
 
-def _late(p: Predictions, profiles: Sequence[Profile], request: Request) -> Found:
+def _late(p: Predictions, profiles: Sequence[Profile], request: Request) -> FoundViolations:
     """As `Request.p99_chance` has it."""
     for job, profile in enumerate(profiles):
         if (most_ms := request.longest_p99_ms(profile)) is None:
@@ -335,7 +337,9 @@ def _late_alone(profile: Profile, share_percent: float, request: Request) -> Ite
         yield Violation(text, alone_ms / most_ms - 1)
 
 
-def _exceeds_power(p: Predictions, profiles: Sequence[Profile], request: Request) -> Found:
+def _exceeds_power(
+    p: Predictions, profiles: Sequence[Profile], request: Request
+) -> FoundViolations:
     if request.max_power_w is None:
         return
     hottest = max(profiles, key=lambda profile: profile.whole_gpu_power_w)
@@ -360,7 +364,9 @@ def _over_power(who: str, power_w: float, request: Request) -> Iterator[Violatio
         yield Violation(text, power_w / most_w - 1)
 
 
-def _exceeds_memory(p: Predictions, profiles: Sequence[Profile], request: Request) -> Found:
+def _exceeds_memory(
+    p: Predictions, profiles: Sequence[Profile], request: Request
+) -> FoundViolations:
     needs_mib = [profile.memory_used_mib for profile in profiles]
     for seats, places in grouped(p.together, lambda n: p.splits[n].each_gpu).items():
         each = (MemoryFit(tuple(needs_mib[n] for n in on), request.memory_mib) for on in seats)
@@ -376,14 +382,14 @@ def _exceeds_memory(p: Predictions, profiles: Sequence[Profile], request: Reques
             yield places, Violation(text, memory.needed_mib / memory.most_mib - 1)
 
 
-def _lacks_cores(p: Predictions, profiles: Sequence[Profile], request: Request) -> Found:
+def _lacks_cores(p: Predictions, profiles: Sequence[Profile], request: Request) -> FoundViolations:
     most = request.host_cores
     if most is not None and (wanted := cores_wanted(profiles)) and wanted > most:
         text = f"{wanted:.1f} host cores are wanted, {most:g} are there"
         yield p.together, Violation(text, wanted / most - 1)
 
 
-def _shares_fate(p: Predictions, profiles: Sequence[Profile], request: Request) -> Found:
+def _shares_fate(p: Predictions, profiles: Sequence[Profile], request: Request) -> FoundViolations:
     if request.isolate:
         text = (
             "nobody has tried on AMD whether a fault of one job leaves the others running"
@@ -394,7 +400,7 @@ def _shares_fate(p: Predictions, profiles: Sequence[Profile], request: Request) 
         yield places, Violation(text, 1.0)
 
 
-RULES: Mapping[str, Callable[[Predictions, Sequence[Profile], Request], Found]] = {
+RULES: Mapping[str, Callable[[Predictions, Sequence[Profile], Request], FoundViolations]] = {
     "speed": _below_min_speed,
     "requests": _off,
     "tail": _late,

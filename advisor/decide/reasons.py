@@ -7,7 +7,7 @@ import numpy as np
 
 from advisor.core.gpu import ISOLATING, NINE, WHOLE, Share, read_bound
 from advisor.core.objectives import Interval
-from advisor.core.records import DOUBTFUL, FLAGS, ONE_WINDOW, PRIOR, SLOW_ALONE, UNCOUNTED_UNIT
+from advisor.core.records import DOUBTFUL, FLAGS, PRIOR, SINGLE_WINDOW, SLOW_ALONE, UNCOUNTED_UNIT
 from advisor.core.wording import listed
 from advisor.decide.decision import (
     SLICING_MARGIN,
@@ -24,13 +24,13 @@ from advisor.validity.safe_counts import CheckedCounts, unchecked_texts
 
 def reasons(decision: Decision) -> tuple[str, ...]:
     """Why this way, what each job keeps at its share, and what both want together."""
-    found = (
+    texts = (
         *_why_not_more(decision),
-        *_why_this_way(decision),
+        *_why_this_option(decision),
         *_shares(decision),
         *_supply(decision),
     )
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(texts))
 
 
 def warnings(decision: Decision) -> tuple[str, ...]:
@@ -38,7 +38,7 @@ def warnings(decision: Decision) -> tuple[str, ...]:
     of_profiles = (line for profile in decision.profiles for line in _of_profile(profile))
     at_risk = decision.request.risks(decision.chosen.predictions, decision.chosen.place)
     # Of a job beside itself everything is said once.
-    found = (
+    texts = (
         *_starved(decision),
         *_served(decision),
         *_unlimited(decision),
@@ -47,15 +47,15 @@ def warnings(decision: Decision) -> tuple[str, ...]:
         *of_profiles,
         *memory_unknown(decision.profiles, decision.request.memory_mib),
     )
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(texts))
 
 
 def why_unsure(decision: Decision, checked: CheckedCounts | None) -> tuple[str, ...]:
     """Which counts of the chosen split nobody has checked, on a GPU model that was checked."""
     split, profiles = decision.chosen.prediction.split, decision.profiles
     safeties = [profile.safety(checked) for profile in profiles]
-    found = unchecked_texts(split, [p.job for p in profiles], safeties)
-    return tuple(dict.fromkeys(found)) if split.is_limited else ()
+    texts = unchecked_texts(split, [p.job for p in profiles], safeties)
+    return tuple(dict.fromkeys(texts)) if split.is_limited else ()
 
 
 def percent(part: float, digits: int = 0) -> str:
@@ -93,7 +93,7 @@ def _why_not_more(decision: Decision) -> Iterator[str]:
         yield f"{barred.name} would be worth {more} more, but {barred.worst_violation.text}"
 
 
-def _why_this_way(decision: Decision) -> Iterator[str]:
+def _why_this_option(decision: Decision) -> Iterator[str]:
     """Not to share, or not to limit, is said with what the others are worth."""
     chosen = decision.chosen
     if chosen.sharing == "limited":
@@ -237,7 +237,7 @@ def _of_profile(profile: Profile) -> Iterator[str]:
         yield f"the profile of {profile.job} has doubtful points ({meanings})"
     if options := read_bound(profile.memory_bound)[1]:
         yield f"{profile.job} {options}"
-    if ONE_WINDOW in profile.flags:
+    if SINGLE_WINDOW in profile.flags:
         prior = f" by a prior with wide ranges (no job was learned from on {profile.gpu_model})"
         yield (
             f"{profile.job} was seen on the whole GPU alone, so its other shares are estimated"

@@ -47,7 +47,7 @@ _ONLY_FOR = {
 }
 
 _PROGRESS: Mapping[str, read.FieldReader] = {
-    "kind": read.one_of(*get_args(ProgressKind)),
+    "kind": read.choice_of(*get_args(ProgressKind)),
     "unit": read.word,
     "pattern": read.word,
     "cumulative": read.flag,
@@ -149,13 +149,13 @@ def find_job(name_or_path: str, jobs_dir: Path, *, again: bool = False) -> Job:
     """
     if "/" in name_or_path or name_or_path.endswith((".yaml", ".yml")):
         return load_job(Path(name_or_path))
-    known = {folder: _names(folder) for folder in job_folders(jobs_dir)}
-    for folder, names in known.items():
+    names_by_folder = {folder: _names(folder) for folder in job_folders(jobs_dir)}
+    for folder, names in names_by_folder.items():
         if name_or_path in names:
             return _load_named(folder, name_or_path)
-    names = known[jobs_dir]
+    names = names_by_folder[jobs_dir]
     among = f" among the {count_of(len(names), 'job file')} of {jobs_dir}"
-    raise unknown_job(name_or_path, {*chain(*known.values())}, among=among, again=again)
+    raise unknown_job(name_or_path, {*chain(*names_by_folder.values())}, among=among, again=again)
 
 
 def sound_jobs(jobs_dir: Path) -> tuple[list[Job], list[InputError]]:
@@ -194,7 +194,7 @@ AUTO = "auto"
 """In the place of a name: the job is named after what it runs, by `seen_job`."""
 
 
-def seen_job(
+def watched_job(
     command: Sequence[str],
     workdir: Path | None,
     progress: ProgressSettings,
@@ -328,8 +328,8 @@ def _gpus(field: read.YamlField) -> int:
 
 
 def _env(field: read.YamlField) -> tuple[tuple[str, str], ...]:
-    found = read.entries(field)
-    for name, value in found.items():
+    values = read.entries(field)
+    for name, value in values.items():
         if name in LIMIT_VARIABLES:
             raise value.fault(
                 "a job may not set this variable: it sets or lifts its limit, or sets its priority",
@@ -343,11 +343,11 @@ def _env(field: read.YamlField) -> tuple[tuple[str, str], ...]:
             )
         if not name or "=" in name:
             raise value.fault("no variable can have this name")
-    return tuple((name, read.text(value)) for name, value in found.items())
+    return tuple((name, read.text(value)) for name, value in values.items())
 
 
 _INPUT: Mapping[str, read.FieldReader] = {
-    "source": read.one_of(*get_args(InputSource)),
+    "source": read.choice_of(*get_args(InputSource)),
     "dtype": read.word,
     "sparsity": read.number(0, 1),
     "data": read.text,

@@ -51,8 +51,8 @@ def read_duration(text: str) -> float:
     Raises:
         InputError: no number with a unit, or no time at all.
     """
-    found = _WRITTEN.fullmatch(text.strip())
-    seconds = float(found[1]) * _SECONDS[found[2]] if found else 0.0
+    match = _WRITTEN.fullmatch(text.strip())
+    seconds = float(match[1]) * _SECONDS[match[2]] if match else 0.0
     if not 0 < seconds < math.inf:
         raise InputError(f"{text} is not a time", fix="write 90min, 3h or 2d")
     return seconds

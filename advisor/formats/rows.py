@@ -98,7 +98,7 @@ def check_columns(names: Iterable[str]) -> None:
         InputError: said so.
     """
     row = dict.fromkeys(names)
-    _check_known(kind_of(row), _nested(row).keys() - {JOBS})
+    _check_columns(kind_of(row), _nested(row).keys() - {JOBS})
 
 
 def kind_of(row: Mapping[str, Any]) -> type[Record]:
@@ -145,8 +145,8 @@ def from_row(kind: type[P], row: Mapping[str, Any]) -> P:
     point = cast("Any", kind)(**_values(kind, plain), parts=_parts(PARTS[kind], jobs))
     if kind is Observation:
         for name, words in OBSERVATION_WORDS.items():
-            if (found := getattr(point, name)) not in words:
-                raise InputError(f"{name} is {found!r}", fix=f"one of {', '.join(words)}")
+            if (word := getattr(point, name)) not in words:
+                raise InputError(f"{name} is {word!r}", fix=f"one of {', '.join(words)}")
     return point
 
 
@@ -189,11 +189,11 @@ def received(point: P) -> P:
     if jobs > MOST_JOBS:
         raise InputError(f"{jobs} jobs ran together", fix=f"send sets of at most {MOST_JOBS} jobs")
     # Jobs of a launch that ended at once never ran together, nor did those of a pair that failed.
-    is_seen = isinstance(point, Observation)
-    length_s = point.overlap_s if is_seen else point.window_s
-    if length_s > _LONGEST_S or not (length_s or is_seen or "failed" in point.flags):
+    is_observation = isinstance(point, Observation)
+    length_s = point.overlap_s if is_observation else point.window_s
+    if length_s > _LONGEST_S or not (length_s or is_observation or "failed" in point.flags):
         raise InputError(
-            f"{'overlap_s' if is_seen else 'window_s'} is {length_s:g}",
+            f"{'overlap_s' if is_observation else 'window_s'} is {length_s:g}",
             fix="give the seconds that were measured, a year at most",
         )
     if fault := moment_fault(point.started_at, datetime.now(UTC)):
@@ -224,17 +224,17 @@ def _part(kind: type[Part], number: int, row: Any) -> Part:
 
 def _values(kind: type[Record] | type[Part], row: Mapping[str, Any]) -> dict[str, Any]:
     """Checked values of the columns that have one."""
-    _check_known(kind, row.keys())
-    known = column_types(kind)
+    _check_columns(kind, row.keys())
+    types = column_types(kind)
     given = ((name, value) for name, value in row.items() if value is not None)
-    values = {name: _value(name, known[name][0], value) for name, value in given}
+    values = {name: _value(name, types[name][0], value) for name, value in given}
     values = {name: value for name, value in values.items() if value is not None}
     if missing := [name for name in _required(kind) if name not in values]:
         raise InputError(f"missing column or value: {', '.join(missing)}", fix="see docs/schema.md")
     return values
 
 
-def _check_known(kind: type[Record] | type[Part], names: Set[str]) -> None:
+def _check_columns(kind: type[Record] | type[Part], names: Set[str]) -> None:
     if unknown := sorted(names - column_types(kind).keys()):
         raise InputError(f"unknown column {', '.join(unknown)}", fix="see docs/schema.md")
 

@@ -66,12 +66,12 @@ def read(kind: type[T], text: bytes | str, *, name: str = "the JSON", tolerant: 
     from pydantic import ValidationError
 
     try:
-        found = _adapter(kind).validate_json(text, extra="ignore" if tolerant else "forbid")
+        value = _adapter(kind).validate_json(text, extra="ignore" if tolerant else "forbid")
     except ValidationError as error:
         raise _wire_error(error, name) from error
-    if found is None:
+    if value is None:
         raise WireError(f"{name} is null", fix="send an object")
-    return cast("T", found)
+    return cast("T", value)
 
 
 def values_in(text: bytes | bytearray) -> int:
@@ -126,10 +126,10 @@ def to_plain(value: Any) -> Any:
         return [to_plain(item) for item in cast("Sequence[Any]", value)]
     if isinstance(value, dict):
         return {name: to_plain(item) for name, item in cast("dict[Any, Any]", value).items()}
-    return to_plain(_one_plain(value))
+    return to_plain(_plain_level(value))
 
 
-def _one_plain(value: Any) -> Any:
+def _plain_level(value: Any) -> Any:
     """Converts one level to plain JSON; children are not converted."""
     if (fields := _fields(type(cast("object", value)))) is not None:
         keys, values = fields
@@ -159,7 +159,7 @@ def _fields(kind: type) -> tuple[tuple[str, ...], Callable[[Any], tuple[Any, ...
 # What is not JSON yet is made so one by one, while it writes: no copy is made of the whole first.
 # Dataclasses are frozen, so there are no circles to look for.
 _WRITER = json.JSONEncoder(
-    allow_nan=False, check_circular=False, separators=(",", ":"), default=_one_plain
+    allow_nan=False, check_circular=False, separators=(",", ":"), default=_plain_level
 )
 
 
@@ -192,14 +192,14 @@ def _wire_error(error: "ValidationError", name: str) -> WireError:
         steps = (f"[{step}]" if isinstance(step, int) else f".{step[:_LONGEST]}" for step in loc)
         path = "".join(steps).removeprefix(".")  # such as jobs[0].min_speed
         places.setdefault(path or name, []).append(cast("Any", fault))
-    return WireError(told_faults(places))
+    return WireError(fault_text(places))
 
 
-def told_faults(places: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
+def fault_text(places: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
     """The first of the faults that pydantic found, by their places: `gpus: it should be ..`."""
     # A value that may be of several types has a fault for each of them.
     said = [
-        f"{place}: {', or '.join(dict.fromkeys(map(_words, faults)))}{_value_told(faults[0])}"
+        f"{place}: {', or '.join(dict.fromkeys(map(_words, faults)))}{_shown_value(faults[0])}"
         for place, faults in itertools.islice(places.items(), _NAMED)
     ]
     more = f"; and {len(places) - _NAMED} more" if len(places) > _NAMED else ""
@@ -227,16 +227,16 @@ def _words(fault: Mapping[str, Any]) -> str:
 
 
 # Faults whose words have all that there is to say.
-_TOLD = (
+_WORDED = (
     *("missing", "unexpected_keyword_argument", "extra_forbidden", "value_error", "json_invalid"),
     *("too_short", "too_long"),
 )
 
 
-def _value_told(fault: Mapping[str, Any]) -> str:
+def _shown_value(fault: Mapping[str, Any]) -> str:
     """The value at fault as JSON has it, in ASCII and short: no body comes back in a message."""
     value = fault.get("input")
-    if fault["type"] in _TOLD:
+    if fault["type"] in _WORDED:
         return ""
     if isinstance(value, str | int | float | None):
         text = json.dumps(value[:SHOWN] if isinstance(value, str) else value)
@@ -377,7 +377,7 @@ def _unpacked(content: bytes) -> tuple[list[bytes], int]:
     Raises:
         ValueError: it is something else.
     """
-    found: list[bytes] = []
+    lines: list[bytes] = []
     rest = content
     while rest:
         member = zlib.decompressobj(wbits=31)
@@ -387,6 +387,6 @@ def _unpacked(content: bytes) -> tuple[list[bytes], int]:
             raise ValueError(str(error)) from error
         if not member.eof:
             break
-        found.append(line)
+        lines.append(line)
         rest = member.unused_data
-    return found, len(content) - len(rest)
+    return lines, len(content) - len(rest)

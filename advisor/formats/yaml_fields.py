@@ -84,21 +84,21 @@ def load(path: Path) -> YamlField:
     return YamlField(path, "the file", root)
 
 
-def entries(field: YamlField, known: Collection[str] | None = None) -> dict[str, YamlField]:
-    """The fields of a mapping; a key that is given twice, or not among `known`, is refused."""
+def entries(field: YamlField, keys: Collection[str] | None = None) -> dict[str, YamlField]:
+    """The fields of a mapping; a key that is given twice, or not among `keys`, is refused."""
     if not isinstance(field.node, yaml.MappingNode):
         raise field.expected('lines such as "key: value"')
-    found: dict[str, YamlField] = {}
+    fields: dict[str, YamlField] = {}
     for key_node, value_node in field.node.value:
         key = text(YamlField(field.path, "key", key_node))
-        if known is not None and key not in known:
-            close = difflib.get_close_matches(key, known, n=1) or sorted(known)
+        if keys is not None and key not in keys:
+            close = difflib.get_close_matches(key, keys, n=1) or sorted(keys)
             fix = f"the nearest is {close[0]}" if len(close) == 1 else f"keys: {', '.join(close)}"
             raise YamlField(field.path, key, key_node).fault("no such key", fix)
-        if key in found:
+        if key in fields:
             raise YamlField(field.path, key, key_node).fault("given twice")
-        found[key] = YamlField(field.path, key, value_node)
-    return found
+        fields[key] = YamlField(field.path, key, value_node)
+    return fields
 
 
 def record(
@@ -177,7 +177,7 @@ def count(field: YamlField) -> int:
     return int(value)
 
 
-def one_of(*options: str) -> FieldReader:
+def choice_of(*options: str) -> FieldReader:
     """A reader of one of some words."""
 
     def read(field: YamlField) -> str:

@@ -97,13 +97,13 @@ class _Reading:
         if (begun_s := clock_s()) < self._retry_s and not now:
             return None
         try:
-            found, self.error = call(), None
+            reading, self.error = call(), None
         except JobError as error:
             self.error, ended_s = error, clock_s()
             # A slow pattern may not take all the time of the supervisor: a tenth of it.
             self._retry_s = ended_s + 9 * (ended_s - begun_s)
             return None
-        return found
+        return reading
 
 
 class JobMonitor:
@@ -179,12 +179,12 @@ class JobMonitor:
         """What it has counted now, which `look` takes."""
         # Counted after it was seen to have ended: its last steps are not lost.
         gone = self.job.exit_code is not None
-        found = self._counting.read(
+        counted = self._counting.read(
             lambda: (self.job.count(last=last), self.job.beats()), clock_s, now=last
         )
-        if found is None:
+        if counted is None:
             return _Counted(gone, self.steps, self._beats, self._counting.error)
-        return _Counted(gone, self._in_all(found[0]), found[1], self._counting.error)
+        return _Counted(gone, self._in_all(counted[0]), counted[1], self._counting.error)
 
     def _in_all(self, counted: float) -> float:
         """A count since this start with what was done before it, which the job may count, too.
@@ -242,7 +242,7 @@ class JobMonitor:
         """
         if moved and not (self.paused or self._goes_on):
             return
-        pids = self.job.seen_pids
+        pids = self.job.last_pids
         stopped = any(map(is_stopped, pids)) or is_frozen(min(pids, default=0))
         self._goes_on = self._goes_on + moved if stopped else 0
         self.paused = stopped and self._goes_on < 2
@@ -391,7 +391,7 @@ class P99Watch:
         self._job, self.promised_ms = job, promised_ms
         self.p99_ms: float | None = None
         self.between_ms = (0.0, math.inf)
-        self._is_told = False
+        self._is_warned = False
         self.begin(now_s)
 
     def begin(self, now_s: float) -> None:
@@ -428,9 +428,9 @@ class P99Watch:
     def unsure(self, name: str) -> str:
         """Says once that a promise lies within a wide bucket: it may be kept or not."""
         low, high = self.between_ms
-        if self._is_told or not (self.is_coarse and low < self.promised_ms < high):
+        if self._is_warned or not (self.is_coarse and low < self.promised_ms < high):
             return ""
-        self._is_told = True
+        self._is_warned = True
         return (
             f"the p99 of {name} is {self._said()}, as one bucket of its histogram has it, so "
             f"nobody can say whether it keeps the {self.promised_ms:g} ms that are promised"
@@ -467,14 +467,14 @@ class Trial:
     @property
     def broken(self) -> tuple[str, ...]:
         """What they must keep and do not."""
-        found = list[str]()
+        broken = list[str]()
         for part, speed, p99_ms in zip(self.pair.parts, self.speeds, self.p99_ms, strict=True):
             name, least, most_ms = part.job.name, part.min_speed or 0.0, part.max_p99_ms
             if speed is not None and speed < least:
-                found.append(f"{name} at {speed:.2f} of its speed, below {least:.2f}")
+                broken.append(f"{name} at {speed:.2f} of its speed, below {least:.2f}")
             if p99_ms is not None and p99_ms > (most_ms or math.inf):
-                found.append(f"{name} with a p99 of {p99_ms:.3g} ms, above {most_ms:.3g}")
-        return tuple(found)
+                broken.append(f"{name} with a p99 of {p99_ms:.3g} ms, above {most_ms:.3g}")
+        return tuple(broken)
 
     @property
     def work_per_joule(self) -> float | None:
@@ -489,15 +489,19 @@ class Trial:
         return energy_saved(self.power_w, work, self.pair.parts)
 
     @property
-    def worth(self) -> tuple[bool, int, float]:
+    def rank(self) -> tuple[bool, int, float]:
         """Orders ways, the best last: measured ones, by what they break, then work per joule."""
         return self.work_per_joule is not None, -len(self.broken), self.work_per_joule or 0.0
 
     @property
     def text(self) -> str:
         """The way and what was seen of it."""
-        known = self.work_per_joule
-        work = "not measured" if known is None else f"{1e3 * known:.3g} of work per kJ"
+        work_per_joule = self.work_per_joule
+        work = (
+            "not measured"
+            if work_per_joule is None
+            else f"{1e3 * work_per_joule:.3g} of work per kJ"
+        )
         return ", ".join((f"{self.pair.split} {work}", *self.broken))
 
 
@@ -546,7 +550,7 @@ class Account:
         self.unwatched_s += max(0.0, passed_s - 2.0)  # so long counts as watched
         if passed_s >= SILENT_S:
             self.stretches[-1].flags.add(UNWATCHED)
-        if any(one.paused for one in running):
+        if any(job.paused for job in running):
             self.stretches[-1].flags.add(PAUSED)
         self._add(now, metered, running)
 
@@ -560,14 +564,20 @@ class Account:
             self.rest_s += passed_s
             # Without limits the jobs that go on have the whole GPU.
             if self._pair.split.is_limited:
-                ended = sum(one.job.granted.units or 0 for one in self._jobs if one not in running)
+                ended = sum(
+                    monitor.job.granted.units or 0
+                    for monitor in self._jobs
+                    if monitor not in running
+                )
                 # Who has joined uses what others held.
                 later = self._jobs[len(self.first.numbers) :]
-                joined = sum(one.job.granted.units or 0 for one in later if one in running)
+                joined = sum(
+                    monitor.job.granted.units or 0 for monitor in later if monitor in running
+                )
                 self.stranded_unit_s += passed_s * max(0, ended - joined)
-            for one in running:
-                if not one.uncounted:
-                    one.rest.add(now, one.steps)
+            for monitor in running:
+                if not monitor.uncounted:
+                    monitor.rest.add(now, monitor.steps)
         else:
             self._shared_steps = _steps(self._jobs)
 
@@ -580,14 +590,14 @@ class Account:
         """Of the rates over the last minutes, by job, and of all work per joule since then."""
         if self.promised is None or self.kept.settled_s() < JUDGE_S:
             return {}, None
-        jobs, worth = self.promised.jobs, self.promised.work_per_joule
+        jobs, expected = self.promised.jobs, self.promised.work_per_joule
         lately = zip(self.kept.numbers, self.kept.rates(lately=True), jobs, strict=True)
         speeds = [
             relative(rate, job.solo_rate) for rate, job in zip(self.kept.rates(), jobs, strict=True)
         ]
         return {
             n: drift for n, rate, job in lately if (drift := Drift.of(rate, job.rate)) is not None
-        }, Drift.of(work_per_joule(speeds, self.kept.power_w()), worth)
+        }, Drift.of(work_per_joule(speeds, self.kept.power_w()), expected)
 
     def close(self, now: Moment, metered: Metered | None, stopped: Sequence[JobMonitor]) -> None:
         """Take the last counts, once no process is left; `stopped` had run until now."""
@@ -621,7 +631,7 @@ class Account:
 
     def recent_energy_saved(self) -> float | None:
         """Over the last seconds; a job that is over does nothing."""
-        rates = [0.0 if one.over else one.rate() for one in self._jobs]
+        rates = [0.0 if monitor.over else monitor.rate() for monitor in self._jobs]
         return energy_saved(None if self.foreign() else self.power_w(), rates, self._pair.parts)
 
     def rest_energy_saved(self) -> float | None:
@@ -648,12 +658,12 @@ class Account:
     def foreign(self) -> dict[int, float]:
         """Jobs that `LaunchPart.is_foreign` is true of, and how fast they ran."""
         parts = self._pair.parts
-        known = [
+        speeds = [
             (n, relative(rate, parts[n].solo_rate) or 0.0)
             for stretch in self.stretches
             for n, rate in zip(stretch.numbers, stretch.rates(), strict=True)
         ]
-        return {n: speed for n, speed in known if parts[n].is_foreign(speed)}
+        return {n: speed for n, speed in speeds if parts[n].is_foreign(speed)}
 
     def trial(self) -> Trial:
         """What the jobs that began together did, without the first seconds."""
@@ -691,7 +701,7 @@ class Account:
     @property
     def _is_counted(self) -> bool:
         """Whether the work of all jobs is known, here and alone: else nothing counts as saved."""
-        return not (self.foreign() or any(one.uncounted for one in self._jobs))
+        return not (self.foreign() or any(monitor.uncounted for monitor in self._jobs))
 
     def _metered(self) -> Metered | None:
         return self._read and self._begin and self._read.since(self._begin)
@@ -715,7 +725,7 @@ class Account:
         before: Metered | None,
         running: Sequence[JobMonitor],
     ) -> None:
-        numbers = tuple(n for n, one in enumerate(self._jobs) if one in running)
+        numbers = tuple(n for n, monitor in enumerate(self._jobs) if monitor in running)
         if numbers == self.kept.numbers:
             self.kept.add(now, passed_s, self._read)
         if numbers != self.stretches[-1].numbers:
@@ -766,12 +776,12 @@ def _work_alone(
 
 def work_per_joule(speeds: Sequence[float | None], power_w: float | None) -> float | None:
     """Sum of relative speeds per watt; None where one of them is not known."""
-    known = [speed for speed in speeds if speed is not None]
-    return sum(known) / power_w if len(known) == len(speeds) and power_w else None
+    measured = [speed for speed in speeds if speed is not None]
+    return sum(measured) / power_w if len(measured) == len(speeds) and power_w else None
 
 
 def _steps(jobs: Sequence[JobMonitor]) -> tuple[float, ...]:
-    return tuple(one.steps for one in jobs)
+    return tuple(monitor.steps for monitor in jobs)
 
 
 CATCHING_UP_S = 120.0
@@ -779,18 +789,18 @@ CATCHING_UP_S = 120.0
 
 
 def is_behind(
-    offered_rate: float | None, rate: float | None, seen: RateMeter, *, silent: bool, again: bool
+    offered_rate: float | None, rate: float | None, meter: RateMeter, *, silent: bool, again: bool
 ) -> bool:
     """Whether a server has not answered yet, or answers more than arrives.
 
     Args:
         offered_rate: Requests per second that arrive; None: it is no server.
         rate: Answered per second over the last `RECENT_S`; None: not known.
-        seen: Answers since its means began.
+        meter: Answers since its means began.
         silent: It has not answered since it is watched.
         again: It was behind before: then its rate has to come down to the demand.
     """
-    rates = [(rate, RECENT_S), (seen.rate(), seen.span_s)]
+    rates = [(rate, RECENT_S), (meter.rate(), meter.span_s)]
     return offered_rate is not None and (
         silent
         or any(
@@ -809,7 +819,7 @@ class Stretch:
     Attributes:
         numbers: Which jobs of the launch, counted from 0.
         started_at: When it began, ISO 8601, UTC.
-        seen_s: When it was looked at last.
+        updated_s: When it was looked at last.
         overlap_s: How long it has lasted.
         ended: Jobs that exited on their own by the end of the interval.
         flags: What was wrong in it, of `advisor.core.records`, as far as that was seen meanwhile.
@@ -826,7 +836,7 @@ class Stretch:
     ) -> None:
         self.numbers = tuple(numbers)
         self.started_at = to_exact_text(datetime.now(UTC))
-        self.seen_s, self.overlap_s = now_s, 0.0
+        self.updated_s, self.overlap_s = now_s, 0.0
         self.ended: tuple[int, ...] = ()
         self.flags = set[str]()
         self._paces = {n: _Pace(jobs[n], lately_s) for n in self.numbers}
@@ -844,7 +854,7 @@ class Stretch:
 
     def add(self, now: Moment, passed_s: float, metered: Metered | None) -> None:
         """Count the time since the last look; `metered` is the energy of the GPU so far."""
-        self.seen_s = now.at_s
+        self.updated_s = now.at_s
         self.overlap_s += passed_s
         last, self._last = self._last, metered
         self._first = self._first or metered
@@ -910,7 +920,7 @@ class Stretch:
 class _Pace:
     def __init__(self, job: JobMonitor, lately_s: float | None) -> None:
         self.job, self._first_steps, self._lately_s = job, job.steps, lately_s
-        self._seen, self._left_out = job.steps, 0.0
+        self._last_steps, self._left_out = job.steps, 0.0
         self.begin()
 
     def begin(self) -> None:
@@ -925,16 +935,16 @@ class _Pace:
         return is_behind(offered_rate, self.job.rate(), self.steps, silent=is_silent, again=again)
 
     def note(self, now: Moment) -> None:
-        self._seen = self.job.steps
+        self._last_steps = self.job.steps
         for meter in (self.steps, self.lately):
-            meter.add(now, self._seen - self._left_out)
+            meter.add(now, self._last_steps - self._left_out)
         answered = self.job.job.latencies()
         self.answered = (self.answered[0] or answered, answered)
 
     def leave_out(self) -> None:
         """What came since the last look is no part of it."""
-        self._left_out += self.job.steps - self._seen
-        self._seen, (first, last), answered = (
+        self._left_out += self.job.steps - self._last_steps
+        self._last_steps, (first, last), answered = (
             self.job.steps,
             self.answered,
             self.job.job.latencies(),

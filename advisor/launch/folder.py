@@ -70,7 +70,7 @@ from advisor.launch.spec import (
     State,
     abandoned,
     as_heard,
-    known_mean,
+    mean_of_readings,
     saved,
 )
 from advisor.runtime.processes import wait_until
@@ -152,7 +152,7 @@ class LaunchFolder:
         """Ask the supervisor to stop the jobs in the safe order; again does nothing."""
         (self.path / "stop").touch(PRIVATE_FILE)
 
-    def stop_asked(self) -> bool:
+    def stop_requested(self) -> bool:
         """Whether somebody asked."""
         return (self.path / "stop").exists()
 
@@ -186,11 +186,11 @@ class LaunchFolder:
         with writing_private(self.path / "alive") as file:
             # Locked before it is claimed: who sees the claim sees the lock.
             if not wait_until(lambda: try_lock(file), _READERS_S):
-                raise self._has_one()
+                raise self._busy_error()
             try:
                 (self.path / "claim").touch(PRIVATE_FILE, exist_ok=False)
             except FileExistsError as error:
-                raise self._has_one() from error
+                raise self._busy_error() from error
             yield
 
     def _first_status(self) -> LaunchStatus:
@@ -205,7 +205,7 @@ class LaunchFolder:
             return now()
         return to_text(datetime.fromtimestamp(made_s, UTC))
 
-    def _has_one(self) -> BusyError:
+    def _busy_error(self) -> BusyError:
         return BusyError(
             f"the launch {self.launch_id} has or had a supervisor already",
             why="jobs are never started twice",
@@ -384,9 +384,9 @@ def first_status(
                 share_percent=share,
                 below_normal=low,
                 steps=part.done,
-                predicted_rate=known and known.rate,
+                predicted_rate=expected and expected.rate,
             )
-            for part, (share, low), known in zip(
+            for part, (share, low), expected in zip(
                 pair.parts, pair.split.seats, expected, strict=True
             )
             for job in [part.job]
@@ -397,15 +397,15 @@ def first_status(
     )
 
 
-_ASKED, _ANSWERED = ".asked.json", ".answered.json"
+_REQUEST, _ANSWERED = ".asked.json", ".answered.json"
 
 
-def ask_join(folder: LaunchFolder, asked: LaunchSpec, name: str | None = None) -> str:
+def ask_join(folder: LaunchFolder, request: LaunchSpec, name: str | None = None) -> str:
     """Ask the supervisor, which takes it up though this process may end; the name of the request.
 
     Args:
         folder: Of the launch.
-        asked: Of one set: those that run when it is asked, and the newcomer as the last.
+        request: Of one set: those that run when it is asked, and the newcomer as the last.
         name: Of the request; None: a new one.
 
     Raises:
@@ -413,21 +413,21 @@ def ask_join(folder: LaunchFolder, asked: LaunchSpec, name: str | None = None) -
     """
     name = name or secrets.token_hex(8)
     private_folder(_place(folder))
-    replace_file(_place(folder) / (name + _ASKED), write(asked).encode())
+    replace_file(_place(folder) / (name + _REQUEST), write(request).encode())
     return name
 
 
 def withdraw(folder: LaunchFolder, name: str) -> None:
     """Withdraw the request; has no effect once it is answered."""
     if not _is_answered(folder, name):
-        (_place(folder) / (name + _ASKED)).unlink(missing_ok=True)
+        (_place(folder) / (name + _REQUEST)).unlink(missing_ok=True)
 
 
-def asked(folder: LaunchFolder) -> Iterator[tuple[str, LaunchSpec | None]]:
+def join_requests(folder: LaunchFolder) -> Iterator[tuple[str, LaunchSpec | None]]:
     """Those without an answer, the oldest first, by names; None: it cannot be read."""
     for name in _requests(folder):
         request = read_request(folder, name)
-        if not _is_answered(folder, name) and (request or still_asked(folder, name)):
+        if not _is_answered(folder, name) and (request or is_requested(folder, name)):
             yield name, request
 
 
@@ -438,9 +438,9 @@ def joins(folder: LaunchFolder) -> Iterator[tuple[LaunchSpec, JobStatus]]:
             yield request, join_status(folder, name, request)
 
 
-def still_asked(folder: LaunchFolder, name: str) -> bool:
+def is_requested(folder: LaunchFolder, name: str) -> bool:
     """Whether it was not withdrawn."""
-    return (_place(folder) / (name + _ASKED)).exists()
+    return (_place(folder) / (name + _REQUEST)).exists()
 
 
 def answer(folder: LaunchFolder, said: JobStatus) -> None:
@@ -454,24 +454,24 @@ def answer(folder: LaunchFolder, said: JobStatus) -> None:
 
 def read_request(folder: LaunchFolder, name: str) -> LaunchSpec | None:
     """What was asked by that name; None: nothing, or it was withdrawn."""
-    return _read(LaunchSpec, _place(folder) / (name + _ASKED))
+    return _read(LaunchSpec, _place(folder) / (name + _REQUEST))
 
 
-def join_status(folder: LaunchFolder, name: str, asked: LaunchSpec | None) -> JobStatus:
+def join_status(folder: LaunchFolder, name: str, spec: LaunchSpec | None) -> JobStatus:
     """How a job does that asked to join by that name: `waiting` until it is answered.
 
-    `asked` is what it asked; None: that cannot be read.
+    `spec` is what it asked; None: that cannot be read.
     """
     # Looked at first: the last request is answered before the last word.
     status = folder.read_status()
-    if known := next((job for job in status.jobs if job.join_id == name), None):
-        return known
+    if joined := next((job for job in status.jobs if job.join_id == name), None):
+        return joined
     if said := _read(JobStatus, _place(folder) / (name + _ANSWERED)):
         # Started again with the others, it has no request of its own any more.
         again = [job for job in status.jobs if job.job == said.job and said.outcome != "refused"]
         return replace(again[-1], join_id=name) if again else said
     unknown = JobStatus(job="a job", rate_unit="", share_percent=0.0)
-    waits = replace(first_status(asked, now()).jobs[-1] if asked else unknown, join_id=name)
+    waits = replace(first_status(spec, now()).jobs[-1] if spec else unknown, join_id=name)
     return refusal(waits, InputError("the launch has ended meanwhile")) if status.over else waits
 
 
@@ -487,7 +487,7 @@ def parts_of(folder: LaunchFolder, status: LaunchStatus) -> tuple[LaunchPart, ..
         InputError: what is wanted cannot be read.
     """
     with InputError.instead_of((OSError, InputError), f"{folder.launch_id} cannot be read"):
-        paths = [_place(folder) / (job.join_id + _ASKED) for job in status.jobs if job.join_id]
+        paths = [_place(folder) / (job.join_id + _REQUEST) for job in status.jobs if job.join_id]
         joined = [read(LaunchSpec, read_ours(path)).pairs[0] for path in paths]
         first = folder.read_spec().pairs[status.pair_number]
         return (*first.parts, *(made.parts[-1] for made in joined))
@@ -495,12 +495,12 @@ def parts_of(folder: LaunchFolder, status: LaunchStatus) -> tuple[LaunchPart, ..
 
 def _requests(folder: LaunchFolder) -> list[str]:
     """Their names, the oldest first."""
-    found: list[tuple[int, str]] = []
-    for path in _place(folder).glob(f"*{_ASKED}"):
+    entries: list[tuple[int, str]] = []
+    for path in _place(folder).glob(f"*{_REQUEST}"):
         # One that is withdrawn at this moment was never there.
         with suppress(FileNotFoundError):
-            found.append((path.stat().st_mtime_ns, path.name.removesuffix(_ASKED)))
-    return [name for _, name in sorted(found)]
+            entries.append((path.stat().st_mtime_ns, path.name.removesuffix(_REQUEST)))
+    return [name for _, name in sorted(entries)]
 
 
 def _is_answered(folder: LaunchFolder, name: str) -> bool:
@@ -535,8 +535,10 @@ def observation_lines(folder: LaunchFolder) -> list[bytes]:
     kept = _whole_lines(folder.path / OBSERVATIONS)
     drafts = [] if lives else _whole_lines(folder.path / DRAFT)
     # Killed between the two, it left the same one in both: no other one began at that moment.
-    known = b"".join(kept)
-    return kept + [one for one in drafts if json.loads(one)["started_at"].encode() not in known]
+    written = b"".join(kept)
+    return kept + [
+        line for line in drafts if json.loads(line)["started_at"].encode() not in written
+    ]
 
 
 def append_observation(folder: Path, observation: Observation) -> None:
@@ -557,13 +559,13 @@ def append_observation(folder: Path, observation: Observation) -> None:
             raise
 
 
-def draft_observations(folder: Path, found: Iterable[Observation], *, durable: bool) -> None:
+def draft_observations(folder: Path, observations: Iterable[Observation], *, durable: bool) -> None:
     """Keep these as far as they are known; they replace the earlier ones.
 
     Raises:
         OSError: they cannot be written; those of before stay.
     """
-    replace_file(folder / DRAFT, b"".join(map(_line, found)), durable=durable)
+    replace_file(folder / DRAFT, b"".join(map(_line, observations)), durable=durable)
 
 
 def _whole_lines(path: Path) -> list[bytes]:
@@ -629,16 +631,16 @@ def beyond(ended: Iterable[EndedLaunch], bounds: Retention, now_s: float) -> lis
 
     Bounded are their age, and the room that they take together.
     """
-    found: list[EndedLaunch] = []
+    launches: list[EndedLaunch] = []
     taken_bytes = 0
     for launch in sorted(ended, key=lambda launch: (launch.ended_s, launch.launch_id))[::-1]:
         if now_s - launch.ended_s > bounds.launch_days * DAY_S:
-            found.append(replace(launch, reason="age"))
+            launches.append(replace(launch, reason="age"))
             continue
         taken_bytes += launch.size_bytes
         if taken_bytes > bounds.launch_gib * 2**30:
-            found.append(replace(launch, reason="size"))
-    return found[::-1]
+            launches.append(replace(launch, reason="size"))
+    return launches[::-1]
 
 
 def remove(folder: Path) -> None:
@@ -694,24 +696,36 @@ def read_history(folder: LaunchFolder) -> History | None:
     return None
 
 
-def _with_step(history: History, seen: Sequence[LaunchStatus], missed: int) -> History:
+def _with_step(history: History, statuses: Sequence[LaunchStatus], missed: int) -> History:
     gap = (None,) * missed
     before = len(history.power_w)
     jobs = dict(enumerate(history.jobs))
-    for n, job in enumerate(seen[-1].jobs):
-        known = jobs.get(n) or JobHistory(
+    for n, job in enumerate(statuses[-1].jobs):
+        earlier = jobs.get(n) or JobHistory(
             job=job.job, speeds=(None,) * before, p99_ms=(None,) * before
         )
-        of = [status.jobs[n] for status in seen if n < len(status.jobs)]
+        of = [status.jobs[n] for status in statuses if n < len(status.jobs)]
         jobs[n] = replace(
-            known,
-            speeds=(*known.speeds, *gap, known_mean([one.relative_speed for one in of])),
-            p99_ms=(*known.p99_ms, *gap, known_mean([one.latency_p99_ms for one in of])),
+            earlier,
+            speeds=(
+                *earlier.speeds,
+                *gap,
+                mean_of_readings([status.relative_speed for status in of]),
+            ),
+            p99_ms=(
+                *earlier.p99_ms,
+                *gap,
+                mean_of_readings([status.latency_p99_ms for status in of]),
+            ),
         )
     return replace(
         history,
-        power_w=(*history.power_w, *gap, known_mean([one.power_w for one in seen])),
-        energy_saved=(*history.energy_saved, *gap, known_mean([one.energy_saved for one in seen])),
+        power_w=(*history.power_w, *gap, mean_of_readings([status.power_w for status in statuses])),
+        energy_saved=(
+            *history.energy_saved,
+            *gap,
+            mean_of_readings([status.energy_saved for status in statuses]),
+        ),
         jobs=tuple(jobs.values()),
     )
 
@@ -804,9 +818,9 @@ def overview(
     """
 
     def drawn(launches: Iterable[LaunchStatus], most: int) -> tuple[LaunchStatus, ...]:
-        known = ((one, history_of(one.launch_id)) for one in launches)
+        pairs = ((launch, history_of(launch.launch_id)) for launch in launches)
         return tuple(
-            replace(one, history=history and history.compact(most)) for one, history in known
+            replace(launch, history=history and history.compact(most)) for launch, history in pairs
         )
 
     def since(begin: datetime) -> Saved:
@@ -837,19 +851,19 @@ def _parts(
     entries: Iterable[LaunchStatus], begin: datetime, now: datetime
 ) -> Iterator[Ledger | None]:
     """Of each launch what falls into the time, as if it were spread evenly."""
-    for one in entries:
-        if ran := one.ran(now):
+    for launch in entries:
+        if ran := launch.ran(now):
             begun, ended = ran
             inside_s = (ended - max(begun, begin)).total_seconds()
             whole_s = (ended - begun).total_seconds()
             if inside_s > 0:
-                yield one.ledger and one.ledger.part(min(1.0, inside_s / whole_s))
+                yield launch.ledger and launch.ledger.part(min(1.0, inside_s / whole_s))
 
 
 def _cards(
     cards: Iterable[tuple[Gpu, float | None]], here: str, running: Iterable[LaunchStatus]
 ) -> Iterator[CardNow]:
-    held = {uuid: one for one in running for uuid in one.gpus}
+    held = {uuid: launch for launch in running for uuid in launch.gpus}
     for gpu, power_w in cards:
         by = held.pop(gpu.uuid, None)
         yield CardNow(
@@ -857,7 +871,7 @@ def _cards(
             gpu_uuid=gpu.uuid,
             gpu_model=gpu.model,
             units_total=gpu.units_total or (by and by.units_total),
-            power_w=power_w if by is None or _told_w(by) is None else _told_w(by),
+            power_w=power_w if by is None or _reported_w(by) is None else _reported_w(by),
             power_limit_w=gpu.power_limit_w,
             launch_id=by and by.launch_id,
         )
@@ -867,13 +881,13 @@ def _cards(
             gpu_uuid=uuid,
             gpu_model=by.gpu_model,
             units_total=by.units_total,
-            power_w=_told_w(by),
+            power_w=_reported_w(by),
             power_limit_w=by.power_limit_w and by.power_limit_w / len(by.gpus),
             launch_id=by.launch_id,
         )
 
 
-def _told_w(launch: LaunchStatus) -> float | None:
+def _reported_w(launch: LaunchStatus) -> float | None:
     """What a launch says that a card draws; None: it says nothing, or was not heard of lately."""
     if launch.power_w is None or launch.silent_s is not None:
         return None

@@ -27,7 +27,7 @@ from advisor.errors import PartitionError, SurvivorsError
 from advisor.launch.folder import LaunchFolder
 from advisor.launch.spec import SILENT_S, LaunchStatus
 from advisor.runtime.backend import Backend, Control, MpsBackend, UncappedBackend, daemon_pid
-from advisor.runtime.job_process import end_marked, known_children
+from advisor.runtime.job_process import end_marked, helper_children
 from advisor.settings import python
 
 LAUNCH_MARK = "ADVISOR_LAUNCH"
@@ -73,7 +73,7 @@ class ProcessGuard:
             if backend.owned and (pid := daemon_pid(pipe_dir)):
                 self._arguments.append(str(pid))
         self._environment, self._answer_s = dict(environment), answer_s
-        self._asked_s: float | None = None
+        self._request_s: float | None = None
         self._process = self._start()
 
     def beat(self) -> bool:
@@ -82,19 +82,19 @@ class ProcessGuard:
         if gone:
             self._process.kill()
             self._process.communicate()
-            known_children.discard(self._process.pid)
-            self._asked_s, self._process = None, self._start()
+            helper_children.discard(self._process.pid)
+            self._request_s, self._process = None, self._start()
         self._write(b".")
         # The first one without an answer: a supervisor that was busy itself asks again here.
-        self._asked_s = self._asked_s or time.monotonic()
+        self._request_s = self._request_s or time.monotonic()
         return gone
 
     def _hangs(self) -> bool:
         assert self._process.stdout is not None
         with suppress(BlockingIOError):
             if os.read(self._process.stdout.fileno(), 65536):
-                self._asked_s = None
-        return self._asked_s is not None and time.monotonic() - self._asked_s > self._answer_s
+                self._request_s = None
+        return self._request_s is not None and time.monotonic() - self._request_s > self._answer_s
 
     def close(self) -> None:
         """The jobs are over: nothing is left to do for the guard."""
@@ -103,7 +103,7 @@ class ProcessGuard:
             self._process.communicate(timeout=5)
         self._process.kill()
         self._process.wait()
-        known_children.discard(self._process.pid)
+        helper_children.discard(self._process.pid)
 
     def _start(self) -> subprocess.Popen[bytes]:
         process = subprocess.Popen(
@@ -113,7 +113,7 @@ class ProcessGuard:
             stdout=subprocess.PIPE,
             start_new_session=True,
         )
-        known_children.add(process.pid)
+        helper_children.add(process.pid)
         assert process.stdin is not None
         assert process.stdout is not None
         # A guard that was stopped must not stop its supervisor.
@@ -133,7 +133,7 @@ def main(
     gpu_uuid: str,
     silence_s: str,
     pipe_dir: str | None = None,
-    own_daemon: str | None = None,
+    private_daemon: str | None = None,
 ) -> None:
     """Wait for the end of the supervisor, which is this process's parent.
 
@@ -161,7 +161,7 @@ def main(
     with suppress(subprocess.TimeoutExpired):
         subprocess.run(put_back, check=False, timeout=60)
     # Where its number is another one, a next launch has replaced it.
-    if pipe_dir is not None and own_daemon == str(daemon_pid(Path(pipe_dir))):
+    if pipe_dir is not None and private_daemon == str(daemon_pid(Path(pipe_dir))):
         with suppress(PartitionError):
             replace(backend, owned=True).close()
 

@@ -17,7 +17,7 @@ from advisor.launch.spec import SILENT_S
 
 # Timestamp uncertainty, s: a reading above the first is repeated, one above the second says
 # nothing of a rate. NVML takes 4 ms for the energy counter; twice the second is 5 % of 2 s.
-_SHARP_S, _KNOWN_S = 0.01, 0.05
+_SHARP_S, _RELIABLE_S = 0.01, 0.05
 
 _TRIES = 5
 
@@ -37,9 +37,9 @@ class Moment:
     slack_s: float = 0.0
 
     @property
-    def is_known(self) -> bool:
+    def is_reliable(self) -> bool:
         """Whether what was read then says anything about a rate."""
-        return self.slack_s <= _KNOWN_S
+        return self.slack_s <= _RELIABLE_S
 
 
 def timed(read: Callable[[], T], clock: Callable[[], float]) -> tuple[T, Moment]:
@@ -50,10 +50,10 @@ def timed(read: Callable[[], T], clock: Callable[[], float]) -> tuple[T, Moment]
     tries: list[tuple[T, Moment]] = []
     while not tries or (tries[-1][1].slack_s > _SHARP_S and len(tries) < _TRIES):
         before_s = clock()
-        found = read()
+        value = read()
         slack_s = (clock() - before_s) / 2
-        tries.append((found, Moment(before_s + slack_s, slack_s)))
-    return min(tries, key=lambda one: one[1].slack_s)
+        tries.append((value, Moment(before_s + slack_s, slack_s)))
+    return min(tries, key=lambda reading: reading[1].slack_s)
 
 
 # Energy is read as well as this; a gap that is smaller is none.
@@ -118,41 +118,41 @@ class LaunchMeter:
 
     def __init__(self, source: TelemetrySource, clock_s: Callable[[], float]) -> None:
         self._meter, self._clock_s = CardMeter(source), clock_s
-        self._begun = self._found = Metered(0.0, 0.0, clock_s())
+        self._begun = self._metered = Metered(0.0, 0.0, clock_s())
         self.joules: float | None = None
         self.starts_s: float = 0.0
         self.starts_j: float | None = 0.0
         self.read()
-        self._begun = self._found
+        self._begun = self._metered
 
     def look(self) -> None:
         """Read it, about once a second: without a counter the power is integrated."""
-        if self._clock_s() - self._found.at_s >= _LOOK_S:
+        if self._clock_s() - self._metered.at_s >= _LOOK_S:
             self.read()
 
     def read(self) -> float | None:
         """Read it now; `joules`."""
         drawn, now = timed(self._meter.read, self._clock_s)
-        self._found = replace(self._meter.add(drawn, now) or self._begun, at_s=now.at_s)
+        self._metered = replace(self._meter.add(drawn, now) or self._begun, at_s=now.at_s)
         self.joules = self._between_j(self._begun)
         return self.joules
 
     def _between_j(self, first: Metered) -> float | None:
         """Since an earlier reading; None: not all of that time was read."""
-        passed_s, found = self._found.at_s - first.at_s, self._found.since(first)
+        passed_s, metered = self._metered.at_s - first.at_s, self._metered.since(first)
         # How well a moment is known matters for a rate, not here.
-        return found.joules if abs(found.seconds - passed_s) <= _NEARLY_ALL * passed_s else None
+        return metered.joules if abs(metered.seconds - passed_s) <= _NEARLY_ALL * passed_s else None
 
     @contextmanager
     def starting(self) -> Generator[None]:
         """Count the block as the start of a set, however it ends."""
         self.read()
-        first = self._found
+        first = self._metered
         try:
             yield
         finally:
             self.read()
-            self.starts_s += self._found.at_s - first.at_s
+            self.starts_s += self._metered.at_s - first.at_s
             grown_j = self._between_j(first)
             if self.starts_j is not None:
                 self.starts_j = None if grown_j is None else self.starts_j + grown_j
@@ -167,7 +167,7 @@ class CardMeter:
 
     def __init__(self, source: TelemetrySource) -> None:
         self._source = source
-        self._found: Metered | None = None
+        self._metered: Metered | None = None
         self._counter_j: float | None = None
         self._power_w: float | None = None
 
@@ -191,19 +191,19 @@ class CardMeter:
             self._add(now, None if then_j is None or counter_j < then_j else counter_j - then_j)
         elif drawn.power_w is not None:
             then_w, self._power_w = self._power_w, drawn.power_w
-            passed_s = now.at_s - self._found.at_s if self._found else 0.0
+            passed_s = now.at_s - self._metered.at_s if self._metered else 0.0
             if then_w is None or passed_s >= SILENT_S:
                 self._add(now, None)
             else:
                 self._add(now, (then_w + drawn.power_w) / 2 * passed_s)
-        return self._found
+        return self._metered
 
     def _add(self, now: Moment, grown_j: float | None) -> None:
         """What came since the last reading; None: that is not known."""
-        found = self._found or Metered(0.0, 0.0, now.at_s)
-        passed_s = 0.0 if grown_j is None else now.at_s - found.at_s
-        self._found = Metered(
-            found.joules + (grown_j or 0.0), found.seconds + passed_s, now.at_s, now.slack_s
+        metered = self._metered or Metered(0.0, 0.0, now.at_s)
+        passed_s = 0.0 if grown_j is None else now.at_s - metered.at_s
+        self._metered = Metered(
+            metered.joules + (grown_j or 0.0), metered.seconds + passed_s, now.at_s, now.slack_s
         )
 
 

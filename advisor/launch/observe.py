@@ -66,14 +66,14 @@ def observe(
     began alone shared nothing until somebody joined it: only what came then is there. Stretches
     `without` which it should be are left out.
     """
-    found = [
+    observations = [
         _of_stretch(monitor, number, gpu, launch_id=launch_id, state=state)
         for number, stretch in enumerate(monitor.account.stretches)
         if len(stretch.numbers) >= ADVISED_JOBS and number not in without
     ]
-    if not found or found[0].stretch > 0:
-        return tuple(found)
-    whole, *later = found
+    if not observations or observations[0].stretch > 0:
+        return tuple(observations)
+    whole, *later = observations
     account = monitor.account
     # It is of the work of all, also of those who joined, whose results no flag of this one tells.
     of_work = not monitor.is_void
@@ -100,11 +100,11 @@ def _of_stretch(
 ) -> Observation:
     stretch = monitor.account.stretches[number]
     forecast = monitor.forecasts.get(stretch.numbers)
-    known = [monitor.pair.parts[n] for n in stretch.numbers]
+    parts_here = [monitor.pair.parts[n] for n in stretch.numbers]
     idle = [part.idle_power_w for part in monitor.pair.parts if part.idle_power_w is not None]
     held = max(job.gpus for job in monitor.pair.jobs)
     is_foreign = not monitor.account.foreign().keys().isdisjoint(stretch.numbers)
-    found = (
+    flags = (
         *((LIMIT_BROKEN,) if monitor.limit_broken else ()),
         *sorted(stretch.flags),
         *((SEVERAL_GPUS,) if held > 1 else ()),
@@ -113,9 +113,9 @@ def _of_stretch(
     return observed(
         gpu,
         _parts(monitor, stretch, forecast),
-        [part.share_rate for part in known],
+        [part.share_rate for part in parts_here],
         held * min(idle) if idle else None,
-        found,
+        flags,
         launch_id=launch_id,
         stretch=number,
         mode=monitor.mode,
@@ -138,8 +138,8 @@ def observed(
     parts: tuple[ObservedPart, ...],
     share_rates: Iterable[float | None],
     idle_power_w: float | None,
-    found: Sequence[str],
-    **seen: Any,
+    flags: Sequence[str],
+    **columns: Any,
 ) -> Observation:
     """The record of jobs that ran together, with what follows from what each did.
 
@@ -148,10 +148,10 @@ def observed(
         parts: Of each job.
         share_rates: Of each job alone at its share; None: not known.
         idle_power_w: Of the GPU without them.
-        found: Flags of what was found wrong meanwhile; of another host's profile nothing is saved.
-        seen: Other columns.
+        flags: Flags of what was found wrong meanwhile; of another host's profile nothing is saved.
+        columns: Other columns.
     """
-    rates, power_w = [part.rate for part in parts], seen["power_w"]
+    rates, power_w = [part.rate for part in parts], columns["power_w"]
     speeds = [relative(part.rate, part.solo_rate) for part in parts]
     record = Observation(
         parts=parts,
@@ -161,15 +161,15 @@ def observed(
         power_limit_w=gpu.power_limit_w,
         driver=gpu.driver,
         work_per_joule=work_per_joule(speeds, power_w),
-        energy_saved=None if FOREIGN_HOST in found else energy_saved(power_w, rates, parts),
+        energy_saved=None if FOREIGN_HOST in flags else energy_saved(power_w, rates, parts),
         tool_version=advisor.__version__,
         flags=(
             *(("not-settled",) if None in rates else ()),
-            *found,
+            *flags,
             *_pace_flags(zip(rates, share_rates, strict=True)),
             *verdict_flags(part.results for part in parts),
         ),
-        **seen,
+        **columns,
     )
     return record.with_job_energy(idle_power_w)
 
@@ -177,11 +177,11 @@ def observed(
 def _state(monitor: SetMonitor, stretch: Stretch) -> State:
     """How it ended, by what is known now: who had failed before is no part of it."""
     jobs = [monitor.jobs[n] for n in stretch.numbers]
-    if any(one.code for one in jobs):
+    if any(job.code for job in jobs):
         return "failed"
     # One that lasts is read only where its jobs were killed with their supervisor.
     lasts = stretch.numbers == monitor.running_numbers()
-    return "stopped" if lasts or any(one.outcome == "stopped" for one in jobs) else "finished"
+    return "stopped" if lasts or any(job.outcome == "stopped" for job in jobs) else "finished"
 
 
 def _parts(
@@ -200,7 +200,7 @@ def _parts(
             rate_unit=pair.jobs[n].progress.unit,
             solo_rate=pair.parts[n].solo_rate,
             solo_power_w=pair.parts[n].solo_power_w,
-            predicted_rate=known and known.rate.value,
+            predicted_rate=forecast and forecast.rate.value,
             results=monitor.jobs[n].results,
             job_hash=pair.jobs[n].job_hash,
             libraries=monitor.jobs[n].libraries,
@@ -210,7 +210,7 @@ def _parts(
             ended_first=n in ended,
             below_normal=n in pair.split.below_normal,
         )
-        for n, rate, known in zip(stretch.numbers, stretch.rates(), expected, strict=True)
+        for n, rate, forecast in zip(stretch.numbers, stretch.rates(), expected, strict=True)
     )
 
 
@@ -219,11 +219,11 @@ def _pace_flags(rates: Iterable[tuple[float | None, float | None]]) -> Iterator[
 
     Of each job its rate and that of the profile; None: not known.
     """
-    known = [rate / alone for rate, alone in rates if rate is not None and alone]
-    if any(pace > FASTEST for pace in known):
+    paces = [rate / alone for rate, alone in rates if rate is not None and alone]
+    if any(pace > FASTEST for pace in paces):
         yield TOO_FAST
     # Even one of seven jobs is faster: it is not bound by the GPU, or counts something else.
-    if any(pace < 0.05 for pace in known):
+    if any(pace < 0.05 for pace in paces):
         yield TOO_SLOW
 
 
@@ -241,18 +241,18 @@ def pace_news(monitor: SetMonitor) -> Iterator[tuple[str, str]]:
     if stretch.settled_s() < JUDGE_S:
         return
     for number, rate in zip(stretch.numbers, stretch.rates(), strict=True):
-        one, part = monitor.jobs[number], monitor.pair.parts[number]
+        job_monitor, part = monitor.jobs[number], monitor.pair.parts[number]
         whole, alone = part.solo_rate, part.share_rate
         # One that waits for its host makes the same progress at any share, and more than its
         # profile says on a faster host (1.3 to 1.5 times, docs/measurements/pairs.md): its
         # speed does not tell whether it has a limit.
         tells = whole is not None and alone is not None and whole > FASTEST * alone
-        one.too_fast = tells and TOO_FAST in _pace_flags([(rate, alone)])
-        if one.too_fast and rate and alone:
+        job_monitor.too_fast = tells and TOO_FAST in _pace_flags([(rate, alone)])
+        if job_monitor.too_fast and rate and alone:
             yield (
                 f"pace {number}",
-                f"{one.job.job.name} makes {rate / alone:.2g} times the progress that its "
-                f"profile says of {one.job.share} %, alone: it may have changed its limit "
+                f"{job_monitor.job.job.name} makes {rate / alone:.2g} times the progress that its "
+                f"profile says of {job_monitor.job.share} %, alone: it may have changed its limit "
                 "before its first work on the GPU, so that is not proven",
             )
     for number, speed in monitor.account.foreign().items():
@@ -315,7 +315,7 @@ def shown(
 
 def _job(monitor: SetMonitor, n: int) -> JobStatus:
     # Those with whom it began or whom it joined: what was predicted is of these.
-    stretch = next((one for one in monitor.account.stretches if n in one.numbers), None)
+    stretch = next((stretch for stretch in monitor.account.stretches if n in stretch.numbers), None)
     status = monitor.jobs[n].status()
     if stretch is None:
         return status
@@ -420,16 +420,16 @@ class Keeper:
         with suppress(AdvisorError):
             self._alone = self._monitor.of_only_job() or self._alone
         # Read only where the supervisor is killed, and the jobs with it.
-        failed = any(one.code for one in self._monitor.jobs)
-        found = self._observe("failed" if failed else "stopped")
+        failed = any(job.code for job in self._monitor.jobs)
+        observations = self._observe("failed" if failed else "stopped")
         # On a full disk all wait: the room that was reserved is for the end.
         with suppress(OSError):
-            for one in found:
-                ended_s = self._monitor.account.stretches[one.stretch].seen_s
-                if one.stretch and now_s - ended_s >= SURE_S:
-                    append_observation(self._folder.path, one)
-                    self._kept.append(one)
-            rest = [one for one in found if one not in self._kept]
+            for observation in observations:
+                ended_s = self._monitor.account.stretches[observation.stretch].updated_s
+                if observation.stretch and now_s - ended_s >= SURE_S:
+                    append_observation(self._folder.path, observation)
+                    self._kept.append(observation)
+            rest = [observation for observation in observations if observation not in self._kept]
             draft_observations(self._folder.path, rest, durable=changed)
 
     def so_far(self) -> tuple[Observation, ...]:
@@ -438,27 +438,27 @@ class Keeper:
 
     def close(self, state: State) -> None:
         """Keep all that is not kept yet; the jobs are over."""
-        found = self._observe(state)
+        observations = self._observe(state)
         try:
-            for one in found:
+            for observation in observations:
                 try:
-                    append_observation(self._folder.path, one)
+                    append_observation(self._folder.path, observation)
                 except OSError:
                     # A disk that is full: hours of running are worth the room kept for this.
                     self._folder.free_reserve()
-                    append_observation(self._folder.path, one)
+                    append_observation(self._folder.path, observation)
             (self._folder.path / DRAFT).unlink(missing_ok=True)
         except OSError as error:
             self._warn(f"the observation could not be written: {error.strerror}")
         # Only now: while jobs run, who watches them waits for no database.
-        for one in (*self._kept, *found, *self._seen_alone()):
+        for observation in (*self._kept, *observations, *self._solo_points()):
             try:
-                beating(partial(self._remember, one))
+                beating(partial(self._remember, observation))
             except (AdvisorError, OSError) as error:
                 # It is in the folder, from where it can be brought in.
                 self._warn(f"the observation is not in the store: {error}")
 
-    def _seen_alone(self) -> Iterator[SoloPoint]:
+    def _solo_points(self) -> Iterator[SoloPoint]:
         """The point of the only job, or of the one of two without limits that was left.
 
         Where it ran for long enough and nothing speaks against it.
@@ -466,17 +466,17 @@ class Keeper:
         monitor, account = self._monitor, self._monitor.account
         stretch, ended = account.first, monitor.first_ended
         n, *others = sorted(range(len(monitor.jobs)), key=ended.__contains__)
-        (rate, *_), power_w, seen_s = stretch.rates(), stretch.power_w(), stretch.settled_s()
+        (rate, *_), power_w, measured_s = stretch.rates(), stretch.power_w(), stretch.settled_s()
         begun = datetime.fromisoformat(stretch.started_at)
         if others:
             begun += timedelta(seconds=stretch.overlap_s)
-            rate, seen_s = monitor.jobs[n].rest.rate(), account.rest_s
-            power_w = account.rest_energy_j and account.rest_energy_j / seen_s
+            rate, measured_s = monitor.jobs[n].rest.rate(), account.rest_s
+            power_w = account.rest_energy_j and account.rest_energy_j / measured_s
         several = len(others) > 1 or any(job.gpus > 1 for job in monitor.pair.jobs)
         is_sound = not (several or stretch.flags or monitor.is_void or account.foreign())
-        if is_sound and self._alone and seen_s >= KEPT_S and rate and power_w is not None:
+        if is_sound and self._alone and measured_s >= KEPT_S and rate and power_w is not None:
             part = monitor.pair.parts[n]
-            yield SoloPoint.seen(
+            yield SoloPoint.watched(
                 part.job,
                 self._gpu,
                 rate=rate,
@@ -485,7 +485,7 @@ class Keeper:
                 idle_power_w=part.idle_power_w,
                 latency_p50_ms=None if others else stretch.latency_ms(n, 50),
                 latency_p99_ms=None if others else stretch.latency_ms(n, 99),
-                window_s=seen_s,
+                window_s=measured_s,
                 started_at=to_exact_text(begun),
                 run=self._folder.launch_id,
                 **self._alone,
@@ -498,5 +498,5 @@ class Keeper:
             launch_id=self._folder.launch_id,
             started_at=self._started_at,
             state=state,
-            without={one.stretch for one in self._kept},
+            without={observation.stretch for observation in self._kept},
         )

@@ -76,16 +76,16 @@ class QueueRecord:
 
     def count(self, job: str, *came: Came) -> int:
         """How many jobs of that name came to one of these ends."""
-        return sum(one.job == job and one.came in came for one in self.ended)
+        return sum(ended.job == job and ended.came in came for ended in self.ended)
 
     @property
     def failed(self) -> bool:
         """Whether a job came to no good end."""
-        return any(one.came == "failed" for one in self.ended)
+        return any(ended.came == "failed" for ended in self.ended)
 
     def to_go_on(self) -> "QueueRecord":
         """As it is taken up by another command: what has not finished begins again."""
-        finished = tuple(one for one in self.ended if one.came == "finished")
+        finished = tuple(ended for ended in self.ended if ended.came == "finished")
         return replace(self, ended=finished, servers_ended=False)
 
 
@@ -161,7 +161,7 @@ class LaunchedJob:
 
 
 @dataclass(frozen=True, slots=True)
-class SeenLaunch:
+class LaunchView:
     """One launch of a queue.
 
     Attributes:
@@ -177,7 +177,7 @@ class SeenLaunch:
     jobs: tuple[LaunchedJob, ...]
     refused: frozenset[str]
     joining: bool
-    stop_asked: bool
+    stop_requested: bool
 
     @property
     def running(self) -> tuple[LaunchedJob, ...]:
@@ -193,7 +193,7 @@ class SeenLaunch:
     def has_room(self) -> bool:
         """Whether a job can be asked to join."""
         heard = self.status.state == "running" and self.status.silent_s is None
-        is_open = heard and not (self.status.try_s or self.joining or self.stop_asked)
+        is_open = heard and not (self.status.try_s or self.joining or self.stop_requested)
         is_low = any(job.status.below_normal for job in self.running)
         # Two jobs were measured so, and no third beside them.
         return is_open and 0 < len(self.running) < (ADVISED_JOBS if is_low else MOST_JOBS)
@@ -204,19 +204,19 @@ class SeenLaunch:
         return split_of((job.status for job in self.running), self.status.sharing)
 
 
-def see(folder: LaunchFolder) -> SeenLaunch:
+def see(folder: LaunchFolder) -> LaunchView:
     """A launch as it is now.
 
     Raises:
         InputError: its spec cannot be read.
     """
     # Requests before the status: who is answered in between is seen as one that waits.
-    asked = [*joins(folder)]
+    joining_jobs = [*joins(folder)]
     spec, status = folder.read_spec(), folder.read_status()
     first = [job for job in status.jobs if job.join_id is None]
     seated = list(map(LaunchedJob, spec.pairs[0].parts, first))
     refused: set[str] = set()
-    for request, job in asked:
+    for request, job in joining_jobs:
         part = request.pairs[0].parts[-1]
         if job.outcome != "refused":
             seated.append(LaunchedJob(part, job))
@@ -224,14 +224,14 @@ def see(folder: LaunchFolder) -> SeenLaunch:
             seated.append(LaunchedJob(part, replace(job, outcome="failed")))
         else:
             refused.add(job.job)
-    return SeenLaunch(
+    return LaunchView(
         launch_id=folder.launch_id,
         gpu=spec.gpu,
         status=status,
         jobs=tuple(seated),
         refused=frozenset(refused),
-        joining=any(job.outcome == "waiting" for _, job in asked),
-        stop_asked=folder.stop_asked(),
+        joining=any(job.outcome == "waiting" for _, job in joining_jobs),
+        stop_requested=folder.stop_requested(),
     )
 
 
@@ -242,34 +242,36 @@ def former_works(root: Path, jobs: Iterable[Job], gpu_model: str | None) -> dict
     there; of servers, and of jobs that nobody counted, nothing is known.
     """
     wanted = {job.job_hash: job.name for job in jobs if job.offered_rate is None}
-    found = defaultdict[str, list[float]](list)
+    works = defaultdict[str, list[float]](list)
     for folder in list_folders(root)[:500]:  # about a second
         with suppress(InputError):
-            seen = see(folder)
-            for one in seen.jobs if seen.status.gpu_model == gpu_model else ():
-                name, rate = wanted.get(one.part.job.job_hash), one.part.solo_rate
-                is_known = one.status.outcome == "finished" and one.status.unread is None
-                if name and rate and is_known and one.status.steps:
-                    found[name].append(one.status.steps / rate)
-    return {name: median(works_s) for name, works_s in found.items()}
+            view = see(folder)
+            for launched in view.jobs if view.status.gpu_model == gpu_model else ():
+                name, rate = wanted.get(launched.part.job.job_hash), launched.part.solo_rate
+                is_complete = (
+                    launched.status.outcome == "finished" and launched.status.unread is None
+                )
+                if name and rate and is_complete and launched.status.steps:
+                    works[name].append(launched.status.steps / rate)
+    return {name: median(works_s) for name, works_s in works.items()}
 
 
-def account_for(record: QueueRecord, seen: SeenLaunch, counts: Mapping[str, int]) -> QueueRecord:
+def account_for(record: QueueRecord, view: LaunchView, counts: Mapping[str, int]) -> QueueRecord:
     """The record with a launch that is over; `counts` are of all jobs by name."""
-    ended = tuple(_ended(record, seen, counts))
+    ended = tuple(_ended(record, view, counts))
     # One that never ran took no energy.
-    never_ran = not seen.status.overlap_s and seen.status.whole_energy_j is None
-    energy_j = 0.0 if never_ran else seen.status.whole_energy_j
-    ended_at = seen.status.ended_at or seen.status.updated_at
-    begun_at = seen.status.started_at or ended_at
+    never_ran = not view.status.overlap_s and view.status.whole_energy_j is None
+    energy_j = 0.0 if never_ran else view.status.whole_energy_j
+    ended_at = view.status.ended_at or view.status.updated_at
+    begun_at = view.status.started_at or ended_at
     begun, ended_then = map(datetime.fromisoformat, (begun_at, ended_at))
     return replace(
         record,
-        launches=tuple(name for name in record.launches if name != seen.launch_id),
+        launches=tuple(name for name in record.launches if name != view.launch_id),
         ended=(*record.ended, *ended),
         held_s=record.held_s + max(0.0, (ended_then - begun).total_seconds()),
-        starts_j=record.starts_j + (seen.status.starts_energy_j or 0.0),
-        unwatched_s=record.unwatched_s + seen.status.unwatched_s,
+        starts_j=record.starts_j + (view.status.starts_energy_j or 0.0),
+        unwatched_s=record.unwatched_s + view.status.unwatched_s,
         energy_j=None
         if energy_j is None or record.energy_j is None
         else record.energy_j + energy_j,
@@ -277,11 +279,11 @@ def account_for(record: QueueRecord, seen: SeenLaunch, counts: Mapping[str, int]
 
 
 def waiting(
-    jobs: Sequence[str], record: QueueRecord, seen: Sequence[SeenLaunch]
+    jobs: Sequence[str], record: QueueRecord, views: Sequence[LaunchView]
 ) -> tuple[str, ...]:
     """Jobs that are neither done nor in a launch, in the order of the queue."""
-    taken = Counter(one.job for one in record.ended if one.came != "lost")
-    taken.update(job.status.job for launch in seen for job in launch.jobs)
+    taken = Counter(ended.job for ended in record.ended if ended.came != "lost")
+    taken.update(job.status.job for launch in views for job in launch.jobs)
     # Of equal jobs the first ones were taken.
     return tuple(job for n, job in enumerate(jobs) if jobs[:n].count(job) >= taken[job])
 
@@ -292,26 +294,26 @@ def must_be_alone(record: QueueRecord) -> tuple[Collection[str], Collection[str]
     Which job of a set caused a fault no driver tells, so each runs alone. Where one did not start,
     each starts when the others run.
     """
-    lost = [one for one in record.ended if one.came == "lost"]
-    one_by_one = {one.job for one in lost if one.code in _STARTS_ALONE}
-    return {one.job for one in lost} - one_by_one, one_by_one
+    lost = [ended for ended in record.ended if ended.came == "lost"]
+    sequential = {ended.job for ended in lost if ended.code in _STARTS_ALONE}
+    return {ended.job for ended in lost} - sequential, sequential
 
 
-def _ended(record: QueueRecord, seen: SeenLaunch, counts: Mapping[str, int]) -> Iterator[EndedJob]:
-    for job in seen.jobs:
-        came = _came(job, record, seen, counts)
+def _ended(record: QueueRecord, view: LaunchView, counts: Mapping[str, int]) -> Iterator[EndedJob]:
+    for job in view.jobs:
+        came = _came(job, record, view, counts)
         if came is None:
             continue
         part, status = job.part, job.status
-        known = part.solo_power_w and not part.is_foreign(status.mean_speed)
-        alone_s = status.steps / part.solo_rate if part.solo_rate and known else None
+        is_comparable = part.solo_power_w and not part.is_foreign(status.mean_speed)
+        alone_s = status.steps / part.solo_rate if part.solo_rate and is_comparable else None
         blamed = came in ("failed", "lost")
         yield EndedJob(
             job=status.job,
-            launch_id=seen.launch_id,
+            launch_id=view.launch_id,
             came=came,
-            code=seen.status.code if blamed else None,
-            error=(status.error or seen.status.cause) if blamed else status.trouble,
+            code=view.status.code if blamed else None,
+            error=(status.error or view.status.cause) if blamed else status.trouble,
             steps=status.steps,
             alone_s=alone_s,
             alone_j=None if alone_s is None else alone_s * (part.solo_power_w or 0.0),
@@ -319,7 +321,7 @@ def _ended(record: QueueRecord, seen: SeenLaunch, counts: Mapping[str, int]) -> 
 
 
 def _came(
-    job: LaunchedJob, record: QueueRecord, seen: SeenLaunch, counts: Mapping[str, int]
+    job: LaunchedJob, record: QueueRecord, view: LaunchView, counts: Mapping[str, int]
 ) -> Came | None:
     """What came of a job; None: it was stopped, and waits again."""
     outcome, name = job.status.outcome, job.status.job
@@ -327,9 +329,9 @@ def _came(
         return "finished"
     if outcome not in _LOST:
         return "failed"
-    if seen.stop_asked:
+    if view.stop_requested:
         is_server = job.part.job.offered_rate is not None
         return "ended" if is_server and record.servers_ended else None
     # Beside others it may have been ended for a crash of theirs; alone it has no excuse twice.
-    is_alone, is_again = len(seen.jobs) == 1, record.count(name, "lost") >= counts[name]
-    return "failed" if is_alone and (seen.status.code in _STARTS_ALONE or is_again) else "lost"
+    is_alone, is_again = len(view.jobs) == 1, record.count(name, "lost") >= counts[name]
+    return "failed" if is_alone and (view.status.code in _STARTS_ALONE or is_again) else "lost"

@@ -31,7 +31,7 @@ from advisor.launch.spec import Forecast, LaunchPart, LaunchSet, LaunchSpec
 from advisor.launch.start import check_client, end_jobs, open_gates
 from advisor.runtime.backend import Backend, Proof
 from advisor.runtime.processes import RunInBackground, awaited, in_thread, loaded_libraries, name_of
-from advisor.runtime.running_job import RunningJob, check_limits, clients_of, is_seen
+from advisor.runtime.running_job import RunningJob, check_limits, clients_of, is_listed
 
 # How often the driver is asked who computes, and how often each job must be a client itself: one
 # that repeats a short command is none in between.
@@ -76,7 +76,7 @@ class SetMonitor:
         self.mode = backend.mode if pair.split.is_limited else pair.split.sharing
         self._meter, self._source = CardMeter(source), source
         drawn, begun = timed(self._meter.read, self._now_s)
-        self.begun_s = self._note_from_s = self._asked_s = self._checked_s = begun.at_s
+        self.begun_s = self._note_from_s = self._query_s = self._checked_s = begun.at_s
         self.jobs = tuple(map(partial(JobMonitor, now_s=self.begun_s), jobs, pair.parts))
         self._alarms: list[str] = []
         self.account = Account(pair, self.jobs, self._meter.add(drawn, begun), begun)
@@ -88,7 +88,7 @@ class SetMonitor:
         self.limit_broken = False
         self._silent, self._noted, self._answered_at = False, False, now_text()
         self._coming: RunningJob | None = None
-        self._asked_beside: RunningJob | None = None
+        self._query_newcomer: RunningJob | None = None
         self.newcomer_error: LimitBrokenError | None = None
         self._run = run
         self._question: Future[tuple[bool, list[str]]] | None = None
@@ -104,17 +104,19 @@ class SetMonitor:
         self._limits = _LimitMonitor(backend, pair.cap_percent, self.begun_s, strict=spec.strict)
         for n, error in (failed or {}).items():
             self.jobs[n].end("failed", error.code, str(error))
-        self._note_ends([one for one in self.jobs if one.over], self.begun_s)
+        self._note_ends([monitor for monitor in self.jobs if monitor.over], self.begun_s)
         running = self._running()
-        self._begun_cpu_s = sum(one.job.cpu_s() for one in running)
+        self._begun_cpu_s = sum(monitor.job.cpu_s() for monitor in running)
         with suppress(AdvisorError):
             source.start_window()
-        open_gates([one.job for one in running], [one.part.solo_rate for one in running])
+        open_gates(
+            [monitor.job for monitor in running], [monitor.part.solo_rate for monitor in running]
+        )
 
     @property
     def is_void(self) -> bool:
         """Its work is none that was done cheaper: of wrong results, or beyond a broken limit."""
-        return self.limit_broken or any(one.results in VERDICT_FLAGS for one in self.jobs)
+        return self.limit_broken or any(monitor.results in VERDICT_FLAGS for monitor in self.jobs)
 
     def of_only_job(self) -> dict[str, Any] | None:
         """Columns of a point: what the only job, or the last one without a limit, does to the GPU.
@@ -138,7 +140,7 @@ class SetMonitor:
     @property
     def over(self) -> bool:
         """Whether no job runs, and it is known how each ended."""
-        return all(one.over for one in self.jobs) and not self.suspicions
+        return all(monitor.over for monitor in self.jobs) and not self.suspicions
 
     def expect(self, job: RunningJob | None) -> None:
         """It starts beside those that run, so it is no stranger there; None: none does."""
@@ -170,11 +172,11 @@ class SetMonitor:
 
     def running_numbers(self) -> tuple[int, ...]:
         """Which of them run, counted from 0."""
-        return tuple(n for n, one in enumerate(self.jobs) if not one.over)
+        return tuple(n for n, monitor in enumerate(self.jobs) if not monitor.over)
 
     def running_names(self) -> tuple[str, ...]:
         """Their names."""
-        return tuple(one.job.job.name for one in self._running())
+        return tuple(monitor.job.job.name for monitor in self._running())
 
     def left(self) -> tuple[LaunchSet, list[float | None]]:
         """Those of them that run, and their demands where these have changed."""
@@ -196,19 +198,20 @@ class SetMonitor:
         """
         were = self._running()
         (counts, drawn), now = timed(
-            lambda: ([one.count(self._now_s) for one in were], self._meter.read()), self._now_s
+            lambda: ([monitor.count(self._now_s) for monitor in were], self._meter.read()),
+            self._now_s,
         )
-        for one, counted in zip(were, counts, strict=True):
-            one.look(now, counted, self._spec.hang_s)
+        for monitor, counted in zip(were, counts, strict=True):
+            monitor.look(now, counted, self._spec.hang_s)
         self._judge(were)
         self.account.add(now, self._meter.add(drawn, now), were)
         if (kept := self.account.kept.numbers) == self.running_numbers() and any(
-            one.paused for one in were
+            monitor.paused for monitor in were
         ):
             # The others are alone meanwhile: that is not what was promised of them.
             self.account.promise(self.account.promised, kept, "a job was paused")
         self._note_libraries(now.at_s)
-        self._note_ends([one for one in were if one.over], now.at_s)
+        self._note_ends([monitor for monitor in were if monitor.over], now.at_s)
         self._look_at_promises(now.at_s)
         self._look_at_demands(now)
         self._check_backend(now.at_s)
@@ -222,18 +225,18 @@ class SetMonitor:
     def work_per_joule(self) -> float | None:
         """Sum of relative speeds per watt over the last seconds."""
         # A job that is over adds nothing; when all are, there is nothing to tell.
-        speeds = [one.relative_speed() for one in self._running()]
+        speeds = [monitor.relative_speed() for monitor in self._running()]
         return work_per_joule(speeds, self.account.power_w()) if speeds else None
 
     def alarms(self) -> list[str]:
         """What was found wrong with the jobs' results since this was asked last."""
-        found, self._alarms = self._alarms, []
-        return found
+        alarms, self._alarms = self._alarms, []
+        return alarms
 
     def lose_limits(self) -> None:
         """What holds the limits has failed: from its last answer on none is proven of who runs."""
-        for one in self._running():
-            one.lost = (
+        for monitor in self._running():
+            monitor.lost = (
                 f"its limit was proven until {self._answered_at}, when what holds it answered last"
             )
 
@@ -264,16 +267,18 @@ class SetMonitor:
             self.forecasts[numbers] = forecast
         self.expected_power_w = forecast and forecast.power_w
         jobs = forecast.jobs if forecast else (None,) * len(numbers)
-        for n, known in zip(numbers, jobs, strict=True):
-            self.jobs[n].expected = known and known.rate
+        for n, job_forecast in zip(numbers, jobs, strict=True):
+            self.jobs[n].expected = job_forecast and job_forecast.rate
 
     def _look_at_promises(self, now_s: float) -> None:
         running = self._running()
         _watch_promises([self.jobs[n] for n in self.account.stretches[-1].catching_up], now_s)
         # What nobody can tell of those that run; once of each.
-        unsure = (one.tail.unsure(one.job.job.name) for one in running if one.tail)
+        unsure = (monitor.tail.unsure(monitor.job.job.name) for monitor in running if monitor.tail)
         self._alarms += filter(None, unsure)
-        broken = next((one for one in running if one.tail and one.tail.look(now_s)), None)
+        broken = next(
+            (monitor for monitor in running if monitor.tail and monitor.tail.look(now_s)), None
+        )
         if broken is None or broken.tail is None:
             return
         self.account.stretches[-1].flags.add(P99_BROKEN)
@@ -291,12 +296,12 @@ class SetMonitor:
 
     def _look_at_demands(self, now: Moment) -> None:
         """Renew what is expected where another demand arrives at a server; in the background."""
-        changed = [one for one in self._running() if one.demand_changed(now)]
-        for one in changed:
+        changed = [monitor for monitor in self._running() if monitor.demand_changed(now)]
+        for monitor in changed:
             self.account.stretches[-1].flags.add("other-demand")
             self._alarms.append(
-                f"{one.demand:.3g} {one.job.job.progress.unit}/s arrive at {one.job.job.name}, "
-                f"which declares {one.job.job.offered_rate:g}: what is expected is renewed"
+                f"{monitor.demand:.3g} {monitor.job.job.progress.unit}/s arrive at {monitor.job.job.name}, "
+                f"which declares {monitor.job.job.offered_rate:g}: what is expected is renewed"
             )
         numbers, before = self.running_numbers(), self._promised_of
         renewed = _DEMAND
@@ -330,19 +335,19 @@ class SetMonitor:
         if self._noted or now_s - self._note_from_s < SETTLE_S:
             return
         self._noted = True
-        for one in self._running():
-            one.libraries = one.libraries or loaded_libraries(one.job.pids())
+        for monitor in self._running():
+            monitor.libraries = monitor.libraries or loaded_libraries(monitor.job.pids())
 
     def _running(self) -> list[JobMonitor]:
-        return [one for one in self.jobs if not one.over]
+        return [monitor for monitor in self.jobs if not monitor.over]
 
     def _judge(self, were: list[JobMonitor]) -> None:
         """Look at the jobs' own results; wrong ones end all where that was asked for."""
-        found = [(one, wrong) for one in were if (wrong := one.judge(self._now_s))]
-        self._alarms += [wrong for _, wrong in found]
-        for one, wrong in found if self._spec.stop_on_wrong_results else ():
-            if not one.over:
-                one.end("failed", "wrong-results", wrong)
+        verdicts = [(monitor, wrong) for monitor in were if (wrong := monitor.judge(self._now_s))]
+        self._alarms += [wrong for _, wrong in verdicts]
+        for monitor, wrong in verdicts if self._spec.stop_on_wrong_results else ():
+            if not monitor.over:
+                monitor.end("failed", "wrong-results", wrong)
                 self._stop_due = True
 
     def _note_ends(self, ended: list[JobMonitor], now_s: float) -> None:
@@ -350,28 +355,38 @@ class SetMonitor:
             return
         self.first_ended = self.first_ended or self._indices_over()
         # One that was ended here, as at a time limit, has no exit code.
-        failed = [one for one in ended if one.outcome == "failed" and one.exit_code is not None]
+        failed = [
+            monitor
+            for monitor in ended
+            if monitor.outcome == "failed" and monitor.exit_code is not None
+        ]
         if failed and self._backend.mode == "mps":
             self.suspicions.append(_Suspicion((*failed, *self._running()), now_s))
         self._stop_due = self._stop_due or self._spec.when_one_ends == "stop"
 
     def _indices_over(self) -> tuple[int, ...]:
-        return tuple(number for number, one in enumerate(self.jobs) if one.over)
+        return tuple(number for number, monitor in enumerate(self.jobs) if monitor.over)
 
     def _stop_running(self) -> None:
-        for one in self._running():
-            one.end("stopped")
+        for monitor in self._running():
+            monitor.end("stopped")
 
     def _end_over(self) -> None:
         """Begin to end what is left of jobs that are over, in the background.
 
         One that hangs still runs, and one that ended may have left workers behind.
         """
-        suspects = {one for suspicion in self.suspicions for one in suspicion.struck}
-        over = [one for one in self.jobs if one.over and one not in suspects | self._ended]
+        suspects = {monitor for suspicion in self.suspicions for monitor in suspicion.struck}
+        over = [
+            monitor
+            for monitor in self.jobs
+            if monitor.over and monitor not in suspects | self._ended
+        ]
         if over:
             self._ended.update(over)
-            self._endings.append((over, self._run(lambda: end_jobs(one.job for one in over))))
+            self._endings.append(
+                (over, self._run(lambda: end_jobs(monitor.job for monitor in over)))
+            )
 
     def _close_ended(self, now: Moment) -> None:
         """Count the jobs of which no process is left for the last time.
@@ -380,19 +395,23 @@ class SetMonitor:
             SurvivorsError: a process of one does not end.
         """
         done = [(jobs, ending) for jobs, ending in self._endings if ending.done()]
-        self._endings = [one for one in self._endings if one not in done]
-        for one in (one for jobs, _ in done for one in jobs):
-            one.close(now)
+        self._endings = [ending for ending in self._endings if ending not in done]
+        for monitor in (monitor for jobs, _ in done for monitor in jobs):
+            monitor.close(now)
         for _, ending in done:
             ending.result()
 
     def _look_for_faults(self, now_s: float) -> None:
         """Whether jobs that failed were taken down by a fault of the MPS server."""
-        found = {one: one.is_fault(self._answered_s, now_s) for one in self.suspicions}
-        if self._is_spoiled or True in found.values():
-            suspects = (one for suspicion in found for one in suspicion.struck)
+        verdicts = {
+            suspicion: suspicion.is_fault(self._answered_s, now_s) for suspicion in self.suspicions
+        }
+        if self._is_spoiled or True in verdicts.values():
+            suspects = (monitor for suspicion in verdicts for monitor in suspicion.struck)
             self._take_down([*suspects, *self._running()])
-        self.suspicions = [one for one in self.suspicions if found[one] is None]
+        self.suspicions = [
+            suspicion for suspicion in self.suspicions if verdicts[suspicion] is None
+        ]
 
     def _take_down(self, struck: Sequence[JobMonitor]) -> None:
         """Note that a fault has struck these, but for those that have finished meanwhile.
@@ -400,13 +419,19 @@ class SetMonitor:
         The job that caused it has failed, where it is known.
         """
         self.suspicions = []
-        known = [*dict.fromkeys(one for one in struck if one.outcome in ("running", "failed"))]
-        if known:
-            guilty, fault = _author(known, self._backend)
-            for one in known:
-                one.exit_code = one.job.exit_code
-                said = f"; the end of its output:\n{one.job.tail() or '(nothing)'}"
-                one.end("failed" if one is guilty else "taken-down", "mps-fault", fault + said)
+        running = [
+            *dict.fromkeys(
+                monitor for monitor in struck if monitor.outcome in ("running", "failed")
+            )
+        ]
+        if running:
+            guilty, fault = _author(running, self._backend)
+            for monitor in running:
+                monitor.exit_code = monitor.job.exit_code
+                said = f"; the end of its output:\n{monitor.job.tail() or '(nothing)'}"
+                monitor.end(
+                    "failed" if monitor is guilty else "taken-down", "mps-fault", fault + said
+                )
             self.first_ended = self.first_ended or self._indices_over()
 
     def _check_backend(self, now_s: float) -> None:
@@ -416,12 +441,12 @@ class SetMonitor:
             PartitionError: it failed to answer twice.
             LimitBrokenError: a limit does not hold.
         """
-        running = [one.job for one in self._running()]
-        urgent = any(one.since_s > self._asked_s for one in self.suspicions)
-        if self._question is None and (urgent or (running and now_s - self._asked_s >= _ASK_S)):
-            self._asked_s = now_s
+        running = [monitor.job for monitor in self._running()]
+        urgent = any(suspicion.since_s > self._query_s for suspicion in self.suspicions)
+        if self._question is None and (urgent or (running and now_s - self._query_s >= _ASK_S)):
+            self._query_s = now_s
             coming = [self._coming] if self._coming is not None else []
-            self._asked_beside = self._coming
+            self._query_newcomer = self._coming
             self._question = self._run(partial(self._ask, [*running, *coming], now_s))
         if self._question is None or not self._question.done():
             return
@@ -438,7 +463,7 @@ class SetMonitor:
         except LimitBrokenError as error:
             self._take_breach(error)
             return
-        self._silent, self._answered_at, self._answered_s = False, now_text(), self._asked_s
+        self._silent, self._answered_at, self._answered_s = False, now_text(), self._query_s
         self._is_spoiled = spoiled
         self._alarms += alarms
         if self._limits.strangers:
@@ -455,9 +480,9 @@ class SetMonitor:
         Raises:
             LimitBrokenError: the same.
         """
-        if self._coming is not self._asked_beside:
+        if self._coming is not self._query_newcomer:
             # The newcomer started meanwhile, and may be what was found: it is asked again.
-            self._asked_s = -math.inf
+            self._query_s = -math.inf
             return
         # Names: a copy of one that runs may be either of the two, so all are stopped then.
         if not error.jobs or error.jobs & {*self.running_names()}:
@@ -477,27 +502,27 @@ class SetMonitor:
             self._clients = self._run(lambda: _no_client(running))
         if self._clients is None or not self._clients.done():
             return
-        found, self._clients = self._clients.result(), None
+        breach, self._clients = self._clients.result(), None
         # One that has ended meanwhile is no client either.
-        if found is not None and not found[0].over and found[0].job.exit_code is None:
-            self._break(_broken(found[1], found[0].job))
+        if breach is not None and not breach[0].over and breach[0].job.exit_code is None:
+            self._break(_broken(breach[1], breach[0].job))
 
     def _break(self, error: LimitBrokenError) -> Never:
-        for one in self._running():
-            if one.job.job.name in error.jobs:
-                one.lost = str(error)
-                one.end("failed", error.code, one.lost)
+        for monitor in self._running():
+            if monitor.job.job.name in error.jobs:
+                monitor.lost = str(error)
+                monitor.end("failed", error.code, monitor.lost)
         self.limit_broken = True
         raise error
 
 
 def _no_client(jobs: Sequence[JobMonitor]) -> tuple[JobMonitor, LimitNotProvenError] | None:
     """The first that is not under its limit itself, and why; waits some seconds for each."""
-    for one in jobs:
+    for monitor in jobs:
         try:
-            check_client(one.job)
+            check_client(monitor.job)
         except LimitNotProvenError as error:
-            return one, error
+            return monitor, error
         except PartitionError:
             # Whether the server answers is asked every second.
             return None
@@ -509,11 +534,11 @@ _SHARED_FAULT = (
     "a fault on the MPS server took {} down; which one caused it the driver does not tell. "
     "Jobs that fault must not share a GPU: run each alone to find it"
 )
-_KNOWN_FAULT = (
+_CLIENT_FAULT = (
     "a fault of {} took {} down with it: the log of the MPS server names its process {}. {} "
     "must not share a GPU before that is mended; run it alone to find it"
 )
-_OWN_FAULT = "a fault on the MPS server took {} down, which had the GPU for itself by then"
+_LONE_FAULT = "a fault on the MPS server took {} down, which had the GPU for itself by then"
 
 
 @dataclass(frozen=True, slots=True)
@@ -534,10 +559,10 @@ class _Suspicion:
             answered_s: When the server was asked last and answered.
             now_s: The time.
         """
-        gone = all(one.job.exit_code is not None for one in self.struck)
+        gone = all(monitor.job.exit_code is not None for monitor in self.struck)
         # A server whose clients have all ended recovers at once, and shows nothing any more.
         if gone and len(self.struck) > 1:
-            ends = [one.job for one in self.struck]
+            ends = [monitor.job for monitor in self.struck]
             if all(job.exit_code != 0 and _FAULT_WORDS.search(job.tail()) for job in ends):
                 return True
         answered = gone and answered_s >= self.since_s
@@ -550,25 +575,25 @@ def _author(struck: Sequence[JobMonitor], backend: Backend) -> tuple[JobMonitor 
 
     Only a log that names processes of one job and of no other is evidence.
     """
-    names = listed(one.job.job.name for one in struck)
+    names = listed(monitor.job.job.name for monitor in struck)
     if len(struck) == 1:
-        return None, _OWN_FAULT.format(names)
+        return None, _LONE_FAULT.format(names)
     blamed = backend.blamed()
-    found = [one for one in struck if one.job.seen_pids & blamed]
-    if len(found) != 1:
+    blamed_jobs = [monitor for monitor in struck if monitor.job.last_pids & blamed]
+    if len(blamed_jobs) != 1:
         return None, _SHARED_FAULT.format(names)
-    guilty = found[0]
-    name, pid = guilty.job.job.name, min(guilty.job.seen_pids & blamed)
-    others = listed(one.job.job.name for one in struck if one is not guilty)
-    return guilty, _KNOWN_FAULT.format(name, others, pid, name)
+    guilty = blamed_jobs[0]
+    name, pid = guilty.job.job.name, min(guilty.job.last_pids & blamed)
+    others = listed(monitor.job.job.name for monitor in struck if monitor is not guilty)
+    return guilty, _CLIENT_FAULT.format(name, others, pid, name)
 
 
 def _watch_promises(jobs: Sequence[JobMonitor], now_s: float) -> None:
     """Begin anew for all that have promised a p99: who has come or gone changes it."""
-    for one in jobs:
-        if (promised_ms := one.part.promised_p99_ms) is not None:
-            one.tail = one.tail or P99Watch(one.job, promised_ms, now_s)
-            one.tail.begin(now_s)
+    for monitor in jobs:
+        if (promised_ms := monitor.part.promised_p99_ms) is not None:
+            monitor.tail = monitor.tail or P99Watch(monitor.job, promised_ms, now_s)
+            monitor.tail.begin(now_s)
 
 
 _STRANGER = (
@@ -597,10 +622,10 @@ class _LimitMonitor:
 
     def __init__(self, backend: Backend, cap_percent: int, begun_s: float, *, strict: bool) -> None:
         self._backend, self._cap_percent, self._begun_s = backend, cap_percent, begun_s
-        self._strict, self._told = strict, set[int]()
+        self._strict, self._reported = strict, set[int]()
         self.strangers: tuple[int, ...] = ()
-        self._seen, self._counted_s = False, -math.inf
-        self._told_clients: dict[RunningJob, int] = {}
+        self._is_listed, self._counted_s = False, -math.inf
+        self._reported_clients: dict[RunningJob, int] = {}
 
     def check(self, jobs: Sequence[RunningJob], now_s: float) -> list[str]:
         """Look once; what is to be said about it.
@@ -617,7 +642,7 @@ class _LimitMonitor:
                 why="somebody of this user has changed it through the MPS control program",
                 fix="leave the MPS daemon of advisor alone",
             )
-        self.strangers = check_limits(jobs, strict=self._strict, known=self.strangers)
+        self.strangers = check_limits(jobs, strict=self._strict, former=self.strangers)
         for job in jobs:
             try:
                 job.check_variables()
@@ -625,15 +650,15 @@ class _LimitMonitor:
                 raise _broken(error, job) from error
         # Once it is said who is a stranger, and where NVML does not know the jobs: one that is
         # ready may have no context yet.
-        new = [pid for pid in self.strangers if pid not in self._told]
+        new = [pid for pid in self.strangers if pid not in self._reported]
         # Ten are told of one after the other; all are in the flag.
-        told = new[: 10 - len(self._told)]
-        self._told.update(told)
-        alarms = [_STRANGER.format(pid, name_of(pid)) for pid in told]
-        if self._seen or is_seen(jobs):
-            self._seen = True
+        reported = new[: 10 - len(self._reported)]
+        self._reported.update(reported)
+        alarms = [_STRANGER.format(pid, name_of(pid)) for pid in reported]
+        if self._is_listed or is_listed(jobs):
+            self._is_listed = True
         elif now_s - self._begun_s > 5:
-            self._seen = True
+            self._is_listed = True
             alarms.append(_UNSEEN)
         if now_s - self._counted_s >= _LIMIT_S:
             self._counted_s = now_s
@@ -644,8 +669,8 @@ class _LimitMonitor:
         """Jobs of several clients, each of which has the whole share: when there are more."""
         total = self._backend.gpu.units_total
         for job, clients in zip(jobs, clients_of(jobs), strict=True):
-            if job.share.percent < WHOLE and clients > self._told_clients.get(job, 1):
-                self._told_clients[job] = clients
+            if job.share.percent < WHOLE and clients > self._reported_clients.get(job, 1):
+                self._reported_clients[job] = clients
                 most = job.share.most_of(clients, total, job.granted.units)
                 fix = "let one process compute, or launch it at a smaller share"
                 yield f"{job.job.name} {most}; {fix}"

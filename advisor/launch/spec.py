@@ -221,13 +221,13 @@ def at_rate(pair: LaunchSet, number: int, factor: float, spread: float) -> Launc
         job = replace(job, rate=rate, solo_rate=factor * job.solo_rate)
         pair = replace(pair, forecast=replace(forecast, jobs=(*before, job, *after)))
     idle_w = part.idle_power_w or 0.0
-    known = {
+    columns = {
         "solo_rate": part.solo_rate and factor * part.solo_rate,
         "share_rate": part.share_rate and factor * part.share_rate,
         "solo_power_w": part.solo_power_w and idle_w + factor * (part.solo_power_w - idle_w),
         "host_spread": spread,
     }
-    return with_part(pair, number, **known)
+    return with_part(pair, number, **columns)
 
 
 def as_alone(
@@ -332,20 +332,20 @@ class Ledger:
         )
 
 
-def add(one: Ledger | None, other: Ledger | None) -> Ledger | None:
+def add(ledger: Ledger | None, other: Ledger | None) -> Ledger | None:
     """Both together; what is not known of one is left out."""
-    if one is None or other is None:
-        return one or other
-    idle = (one.freed_idle_j, other.freed_idle_j)
+    if ledger is None or other is None:
+        return ledger or other
+    idle = (ledger.freed_idle_j, other.freed_idle_j)
     return Ledger(
-        held_s=one.held_s + other.held_s,
-        energy_j=one.energy_j + other.energy_j,
-        alone_s=one.alone_s + other.alone_s,
-        alone_j=one.alone_j + other.alone_j,
+        held_s=ledger.held_s + other.held_s,
+        energy_j=ledger.energy_j + other.energy_j,
+        alone_s=ledger.alone_s + other.alone_s,
+        alone_j=ledger.alone_j + other.alone_j,
         freed_idle_j=None if None in idle else sum(j for j in idle if j is not None),
-        unread_s=one.unread_s + other.unread_s,
-        starts_s=one.starts_s + other.starts_s,
-        starts_j=one.starts_j + other.starts_j,
+        unread_s=ledger.unread_s + other.unread_s,
+        starts_s=ledger.starts_s + other.starts_s,
+        starts_j=ledger.starts_j + other.starts_j,
     )
 
 
@@ -383,22 +383,28 @@ class Saved:
 
 def saved(since: str, ledgers: Iterable[Ledger | None], prices: Prices) -> Saved:
     """The sum of launches; None: one of which nothing is known."""
-    found = [*ledgers]
-    known = [one for one in found if one is not None]
+    entries = [*ledgers]
+    counted = [ledger for ledger in entries if ledger is not None]
     idle = [
-        one.alone_j - one.energy_j - one.freed_idle_j
-        for one in known
-        if one.freed_idle_j is not None
+        ledger.alone_j - ledger.energy_j - ledger.freed_idle_j
+        for ledger in counted
+        if ledger.freed_idle_j is not None
     ]
-    held_s, energy_j = sum(one.held_s for one in known), sum(one.energy_j for one in known)
-    alone_s, alone_j = sum(one.alone_s for one in known), sum(one.alone_j for one in known)
+    held_s, energy_j = (
+        sum(ledger.held_s for ledger in counted),
+        sum(ledger.energy_j for ledger in counted),
+    )
+    alone_s, alone_j = (
+        sum(ledger.alone_s for ledger in counted),
+        sum(ledger.alone_j for ledger in counted),
+    )
     cost = prices.of(alone_s, alone_j) - prices.of(held_s, energy_j)
     return Saved(
         since=since,
-        launches=len(found),
-        uncounted=len(found) - len(known),
+        launches=len(entries),
+        uncounted=len(entries) - len(counted),
         gpu_hours=held_s / _HOUR_S,
-        gpu_hours_unread=sum(one.unread_s for one in known) / _HOUR_S,
+        gpu_hours_unread=sum(ledger.unread_s for ledger in counted) / _HOUR_S,
         kwh=energy_j / _KWH_J,
         gpu_hours_saved=(alone_s - held_s) / _HOUR_S,
         kwh_saved=(alone_j - energy_j) / _KWH_J,
@@ -598,36 +604,36 @@ class History:
 
     def thinned(self, most: int) -> "History":
         """The same in so many points at most."""
-        found = self
-        while len(found.power_w) > most:
-            found = replace(
-                found,
-                step_s=2 * found.step_s,
-                power_w=_pairs(found.power_w),
-                energy_saved=_pairs(found.energy_saved),
+        history = self
+        while len(history.power_w) > most:
+            history = replace(
+                history,
+                step_s=2 * history.step_s,
+                power_w=_pairs(history.power_w),
+                energy_saved=_pairs(history.energy_saved),
                 jobs=tuple(
                     replace(job, speeds=_pairs(job.speeds), p99_ms=_pairs(job.p99_ms))
-                    for job in found.jobs
+                    for job in history.jobs
                 ),
             )
-        return found
+        return history
 
     def compact(self, most: int) -> "History":
         """The same without series of which nothing is known: of most jobs there is no p99."""
-        found = self.thinned(most)
-        jobs = (replace(job, p99_ms=job.p99_ms if any(job.p99_ms) else ()) for job in found.jobs)
-        return replace(found, jobs=tuple(jobs))
+        thinned = self.thinned(most)
+        jobs = (replace(job, p99_ms=job.p99_ms if any(job.p99_ms) else ()) for job in thinned.jobs)
+        return replace(thinned, jobs=tuple(jobs))
 
 
 def _pairs(series: HistoryValues) -> HistoryValues:
     # A last one without its other half would stand for a step that is not over: it waits for it.
-    return tuple(known_mean(series[n : n + 2]) for n in range(0, len(series) - 1, 2))
+    return tuple(mean_of_readings(series[n : n + 2]) for n in range(0, len(series) - 1, 2))
 
 
-def known_mean(values: Sequence[float | None]) -> float | None:
+def mean_of_readings(values: Sequence[float | None]) -> float | None:
     """Of the known values, to four digits; None without any."""
-    known = [value for value in values if value is not None]
-    return float(f"{sum(known) / len(known):.4g}") if known else None
+    readings = [value for value in values if value is not None]
+    return float(f"{sum(readings) / len(readings):.4g}") if readings else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

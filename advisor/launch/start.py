@@ -31,7 +31,7 @@ from advisor.runtime.backend import (
     CuMaskBackend,
     MpsBackend,
     UncappedBackend,
-    own_pipe_dir,
+    private_pipe_dir,
 )
 from advisor.runtime.job_process import stop_all
 from advisor.runtime.processes import beat
@@ -46,7 +46,7 @@ _POLL_S = 0.05
 _LEAST_S, _MOST_S = 0.037, 0.4
 
 
-class StopAskedError(Exception):
+class StopRequestedError(Exception):
     """Somebody wants the launch stopped before its jobs ran together."""
 
 
@@ -112,17 +112,17 @@ def prove_set(
 
 def start_set(
     proven: Sequence[Proven],
-    stop_asked: Callable[[], bool],
+    stop_requested: Callable[[], bool],
     first: Collection[int] = (),
     between: Callable[[Mapping[int, RunningJob]], object] = len,
 ) -> tuple[tuple[RunningJob, ...], dict[int, JobError]]:
     """Start all jobs and wait until each is warm and seen under its limit, or has ended.
 
-    Jobs with a gate stand at it when this returns; `stop_asked` is asked again and again.
+    Jobs with a gate stand at it when this returns; `stop_requested` is asked again and again.
 
     Args:
         proven: Of the jobs.
-        stop_asked: Whether somebody wants the launch stopped.
+        stop_requested: Whether somebody wants the launch stopped.
         first: Numbers of jobs that start before the others.
         between: Takes those of them that stand ready, before the others start.
 
@@ -144,8 +144,8 @@ def start_set(
                 jobs[n] = proven[n].start()
             while not all(_is_settled(n, jobs[n], failed) for n in wave):
                 beat()
-                if stop_asked():
-                    raise StopAskedError
+                if stop_requested():
+                    raise StopRequestedError
                 time.sleep(_POLL_S)
             for n in wave:
                 if n not in failed:
@@ -230,7 +230,7 @@ def limit_environment(
         return UncappedBackend(gpu).environment(share)
     if gpu.vendor == "amd":
         return CuMaskBackend(gpu).environment(share)
-    pipe_dir = settings.mps_pipe_dir or own_pipe_dir(gpu, settings.runtime_dir)
+    pipe_dir = settings.mps_pipe_dir or private_pipe_dir(gpu, settings.runtime_dir)
     return MpsBackend(gpu, Control(pipe_dir, {}), owned=False).environment(share)
 
 

@@ -38,10 +38,10 @@ from advisor.launch.folder import (
     LaunchFolder,
     StatusWriter,
     answer,
-    asked,
+    is_requested,
+    join_requests,
     join_status,
     refusal,
-    still_asked,
     write_history,
 )
 from advisor.launch.guard import LAUNCH_MARK, ProcessGuard
@@ -61,7 +61,7 @@ from advisor.launch.spec import (
     with_part,
 )
 from advisor.launch.start import (
-    StopAskedError,
+    StopRequestedError,
     check_client,
     check_memory,
     check_set_memory,
@@ -138,7 +138,7 @@ class Newcomers:
             else:
                 self._attempt(coming.name, coming.request, lambda: self._go_on(coming))
             return
-        for name, request in asked(self._folder):
+        for name, request in join_requests(self._folder):
             self._attempt(name, request, lambda n=name, r=request: self._start(n, r))
             return
 
@@ -157,7 +157,7 @@ class Newcomers:
                         awaited(coming.ending)
                 self._end(coming, coming.refused or over)
         finally:
-            for name, request in asked(self._folder):
+            for name, request in join_requests(self._folder):
                 self._refuse(name, request, over)
 
     def _attempt(self, name: str, request: LaunchSpec | None, step: Callable[[], None]) -> None:
@@ -234,7 +234,7 @@ class Newcomers:
         return replace(split.each_share[-1], memory_mib=limit_mib)
 
     def _go_on(self, coming: _Newcomer) -> None:
-        if not still_asked(self._folder, coming.name):
+        if not is_requested(self._folder, coming.name):
             raise InputError("who asked to join has withdrawn it")
         if self._monitor.newcomer_error is not None:
             raise self._monitor.newcomer_error
@@ -254,7 +254,7 @@ class Newcomers:
 
     def _join(self, coming: _Newcomer, job: RunningJob, proof: Proof | None) -> None:
         made = coming.request.pairs[0]
-        beside = tuple(one.name for one in made.jobs[:-1])
+        beside = tuple(job.name for job in made.jobs[:-1])
         forecast = made.forecast if self._monitor.running_names() == beside else None
         self._monitor.join(coming.name, job, made.parts[-1], forecast, proof)
         self.coming = None
@@ -279,7 +279,7 @@ class Newcomers:
         # A fault of the MPS server takes a newcomer down, too, which then tries again elsewhere.
         if isinstance(error, JobError) and self._monitor.suspicions:
             return
-        had_fault = any(one.code == "mps-fault" for one in self._monitor.jobs)
+        had_fault = any(job.code == "mps-fault" for job in self._monitor.jobs)
         if isinstance(error, JobError) and had_fault:
             error = PartitionError(f"a fault on the MPS server ended the start: {error}")
         self.coming = None
@@ -348,11 +348,11 @@ class _SetRun:
         context: LaunchContext,
         writer: StatusWriter,
         meter: LaunchMeter,
-        stop_asked: Callable[[], bool],
+        stop_requested: Callable[[], bool],
     ) -> None:
         self._meter, self._starts = meter, (0.0, 0.0)
         self._folder, self._spec, self._number = folder, spec, number
-        self._context, self._writer, self._told_to_stop = context, writer, stop_asked
+        self._context, self._writer, self._stop_requested = context, writer, stop_requested
         self._pair = spec.pairs[number]
         self._beaten_s = time.monotonic()
         self._earlier, self._unwatched_s = writer.status.ledger, writer.status.unwatched_s
@@ -384,7 +384,7 @@ class _SetRun:
             stack.enter_context(adopting_orphans())
             try:
                 jobs, failed = self._start(backend)
-            except StopAskedError:
+            except StopRequestedError:
                 self._mark_stopped()
                 return "asked"
             except JobError as error:
@@ -410,19 +410,19 @@ class _SetRun:
 
     def _start(self, backend: Backend) -> tuple[tuple[RunningJob, ...], dict[int, JobError]]:
         places = [self._folder.path / place for place in self._pair.places(self._number)]
-        if self._stop_asked():
-            raise StopAskedError
+        if self._is_stopping():
+            raise StopRequestedError
         proven = prove_set(self._pair, backend, self._base(), places)
         self._writer.enter(
             "starting",
             jobs=tuple(
                 replace(
                     job,
-                    units_granted=one.granted.units,
-                    memory_limit_mib=one.granted.memory_mib,
+                    units_granted=proof.granted.units,
+                    memory_limit_mib=proof.granted.memory_mib,
                     outcome="starting",
                 )
-                for job, one in zip(self._writer.status.jobs, proven, strict=True)
+                for job, proof in zip(self._writer.status.jobs, proven, strict=True)
             ),
         )
         first = [
@@ -430,7 +430,7 @@ class _SetRun:
             for n, job in enumerate(self._pair.jobs)
             if self._pair.alone_s and job.progress.gate and job.offered_rate is None
         ]
-        return start_set(proven, self._stop_asked, first, self._run_alone)
+        return start_set(proven, self._is_stopping, first, self._run_alone)
 
     def _run_alone(self, jobs: Mapping[int, RunningJob]) -> None:
         """Measure each alone, one after the other; the set and what is expected go by that.
@@ -438,7 +438,7 @@ class _SetRun:
         Raises:
             StopAskedError: somebody wants the launch stopped.
         """
-        seconds, status, known = self._pair.alone_s or 0.0, self._writer.status, set[int]()
+        seconds, status, measured = self._pair.alone_s or 0.0, self._writer.status, set[int]()
         self._pair = replace(self._pair, alone_s=None)
         self._writer.warn(f"jobs with a gate run alone first, for {seconds:g} s each")
         for n, job in jobs.items():
@@ -446,22 +446,22 @@ class _SetRun:
             shown[n] = replace(shown[n], outcome="running")
             self._writer.enter("starting", jobs=tuple(shown))
             try:
-                found = self._measured(job, self._pair.parts[n], seconds)
+                figures = self._measured(job, self._pair.parts[n], seconds)
             except JobError as error:
                 if job.exit_code is None:
                     self._writer.warn(f"nobody else ran alone: {error}")
                     break
                 continue
-            before, (self._pair, factor) = self._pair, as_alone(self._pair, n, *found)
-            known |= set[int]() if self._pair is before else {n}
+            before, (self._pair, factor) = self._pair, as_alone(self._pair, n, *figures)
+            measured |= set[int]() if self._pair is before else {n}
             self._writer.warn(f"{job.job.name} is {factor:.2f} times as fast here as was known")
-        names = [one.name for n, one in enumerate(self._pair.jobs) if n not in jobs]
+        names = [job.name for n, job in enumerate(self._pair.jobs) if n not in jobs]
         self._writer.warn(
             *(f"{name} was not measured alone: no gate, or a demand" for name in names)
         )
-        if known and self._pair.forecast and self._context.renew:
+        if measured and self._pair.forecast and self._context.renew:
             self._renew(self._context.renew)
-        for n in known:
+        for n in measured:
             self._pair = with_part(self._pair, n, host_spread=0.0)
         self._writer.enter("starting", jobs=status.jobs, forecast=self._pair.forecast)
         pairs = [*self._spec.pairs]
@@ -490,18 +490,18 @@ class _SetRun:
             StopAskedError: somebody wants the launch stopped.
         """
         begun_s, meter = time.monotonic(), CardMeter(self._context.source)
-        one = JobMonitor(job, part, begun_s)
-        stretch = Stretch([one], [0], begun_s, None)
+        job_monitor = JobMonitor(job, part, begun_s)
+        stretch = Stretch([job_monitor], [0], begun_s, None)
         job.go()
-        while not one.over and time.monotonic() - begun_s < seconds:
-            if self._stop_asked():
-                raise StopAskedError
+        while not job_monitor.over and time.monotonic() - begun_s < seconds:
+            if self._is_stopping():
+                raise StopRequestedError
             beat()
             time.sleep(LOOK_S)
             (counted, drawn), now = timed(
-                lambda: (one.count(time.monotonic), meter.read()), time.monotonic
+                lambda: (job_monitor.count(time.monotonic), meter.read()), time.monotonic
             )
-            one.look(now, counted, None)
+            job_monitor.look(now, counted, None)
             stretch.add(now, LOOK_S, meter.add(drawn, now))
         job.hold(10.0)  # who does not look at its gate for so long tells no rate either
         return stretch.rates()[0], stretch.power_w()
@@ -538,7 +538,7 @@ class _SetRun:
         self._show(monitor, "running")
         ending = "failed"
         try:
-            while (found := self._ending(monitor, coming=newcomers.coming is not None)) is None:
+            while (outcome := self._ending(monitor, coming=newcomers.coming is not None)) is None:
                 beat()
                 time.sleep(LOOK_S)
                 monitor.look()
@@ -546,11 +546,11 @@ class _SetRun:
                     newcomers.look()
                 keeper.look()
                 news = (*forecast_news(self._pair, monitor), *pace_news(monitor))
-                told = unsaid(news, self._writer.said, self._number)
-                self._writer.warn(*monitor.alarms(), *told)
+                warnings = unsaid(news, self._writer.said, self._number)
+                self._writer.warn(*monitor.alarms(), *warnings)
                 self._look_for_split(monitor, keeper, coming=newcomers.coming is not None)
                 self._show(monitor)
-            ending = found
+            ending = outcome
         except PartitionError:
             monitor.lose_limits()
             raise
@@ -580,9 +580,9 @@ class _SetRun:
             self._ask_s = now_s + _AGAIN_S
             pair, demands = monitor.left()
             stays = pair.stays or "another demand arrives" * any(demands)
-            asked = partial(self._context.better, pair, keeper.so_far())
+            better = partial(self._context.better, pair, keeper.so_far())
             # Who is not asked loads no model.
-            self._asking = in_thread(lambda: (Resplit(refused=stays), None) if stays else asked())
+            self._asking = in_thread(lambda: (Resplit(refused=stays), None) if stays else better())
         if self._asking is not None and self._asking.done():
             error = self._asking.exception()
             unknown = Resplit(refused=f"nothing is known of it: {error}"), None
@@ -598,8 +598,11 @@ class _SetRun:
 
     def _await_checkpoints(self, jobs: Sequence[RunningJob]) -> None:
         """Let jobs end by themselves that can; all others end as always after that."""
-        asked, until_s = [job for job in jobs if job.ask_to_end()], time.monotonic() + _CHECKPOINT_S
-        while (late := [job for job in asked if not job.over]) and time.monotonic() < until_s:
+        waiting, until_s = (
+            [job for job in jobs if job.ask_to_end()],
+            time.monotonic() + _CHECKPOINT_S,
+        )
+        while (late := [job for job in waiting if not job.over]) and time.monotonic() < until_s:
             beat()
             time.sleep(LOOK_S)
         self._writer.warn(
@@ -616,26 +619,26 @@ class _SetRun:
         if not monitor.over:
             self._show(monitor, "stopping")
         if self.again is not None:
-            self._await_checkpoints([one.job for one in monitor.jobs if not one.over])
+            self._await_checkpoints([job.job for job in monitor.jobs if not job.over])
         try:
             with closing(newcomers):
                 monitor.stop()
             # Who joined, looked at again: a set of which somebody is left has not ended.
-            end_jobs(one.job for one in monitor.jobs)
+            end_jobs(job.job for job in monitor.jobs)
         finally:
             self._show(monitor, self._writer.status.state)
             for number in (*monitor.first_ended, *range(len(monitor.jobs))):
-                one = monitor.jobs[number]
-                if one.code is not None:
-                    self._writer.blame(one.code, one.error or one.code)
+                job_monitor = monitor.jobs[number]
+                if job_monitor.code is not None:
+                    self._writer.blame(job_monitor.code, job_monitor.error or job_monitor.code)
 
     def _ending(self, monitor: SetMonitor, *, coming: bool) -> _Ending | None:
         """How the set has ended; None while it is to go on, as for one who is coming."""
-        if self._stop_asked():
+        if self._is_stopping():
             return "asked"
         if self.again is not None:
             return "stopped"
-        outcomes = {one.outcome for one in monitor.jobs}
+        outcomes = {job.outcome for job in monitor.jobs}
         if outcomes != {"running"}:
             # One that has ended is not started again: the way that is on trial then goes on.
             self._spec = replace(self._spec, try_s=None)
@@ -649,8 +652,8 @@ class _SetRun:
             return None
         return "stopped" if outcomes <= {"finished", "running", "stopped"} else "failed"
 
-    def _stop_asked(self) -> bool:
-        return self._told_to_stop() or self._folder.stop_asked()
+    def _is_stopping(self) -> bool:
+        return self._stop_requested() or self._folder.stop_requested()
 
     def _mark_stopped(self) -> None:
         jobs = self._writer.status.jobs
@@ -670,7 +673,7 @@ class _SetRun:
 
 
 def _state(ending: _Ending, monitor: SetMonitor) -> State:
-    if ending == "failed" or any(one.code for one in monitor.jobs):
+    if ending == "failed" or any(job.code for job in monitor.jobs):
         return "failed"
     return "finished" if ending == "finished" else "stopped"
 
@@ -685,7 +688,7 @@ def run_launch(
     folder: LaunchFolder,
     spec: LaunchSpec,
     open_context: Callable[[], AbstractContextManager[LaunchContext]],
-    stop_asked: Callable[[], bool],
+    stop_requested: Callable[[], bool],
 ) -> LaunchStatus:
     """Run all sets, one after the other, and write where they stand.
 
@@ -693,7 +696,7 @@ def run_launch(
         folder: Claimed by the caller.
         spec: What is wanted.
         open_context: Gets hold of the GPU; raises where it cannot be had.
-        stop_asked: Whether the caller was asked to stop; the folder's own request counts as well.
+        stop_requested: Whether the caller was asked to stop; the folder's own request counts as well.
 
     Returns:
         The last status; no job runs any more.
@@ -716,7 +719,7 @@ def run_launch(
             meter = LaunchMeter(context.source, time.monotonic)
             try:
                 with heard_by(meter.look):
-                    state = _run_sets(folder, spec, context, writer, meter, stop_asked)
+                    state = _run_sets(folder, spec, context, writer, meter, stop_requested)
             finally:
                 writer.warn(*(of.left_out for of in context.source.gates if of.left_out))
     except AdvisorError as error:
@@ -747,7 +750,7 @@ def _run_sets(
     context: LaunchContext,
     writer: StatusWriter,
     meter: LaunchMeter,
-    stop_asked: Callable[[], bool],
+    stop_requested: Callable[[], bool],
 ) -> State:
     endings: list[_Ending] = []
     trials: list[Trial] = []
@@ -755,7 +758,7 @@ def _run_sets(
         folder.keep_reserve()
         writer.begin_pair(spec, number)
         folder.resplit.unlink(missing_ok=True)
-        run = _SetRun(folder, spec, number, context, writer, meter, stop_asked)
+        run = _SetRun(folder, spec, number, context, writer, meter, stop_requested)
         try:
             endings.append(run.run())
         finally:
@@ -767,9 +770,9 @@ def _run_sets(
             trials.append(run.trial)
             # Jobs begin again: what they did on trial is no work that was done.
             writer.update(
-                ledger=(known := writer.status.ledger)
+                ledger=(ledger := writer.status.ledger)
                 and replace(
-                    known, alone_s=0.0, alone_j=0.0, freed_idle_j=known.freed_idle_j and 0.0
+                    ledger, alone_s=0.0, alone_j=0.0, freed_idle_j=ledger.freed_idle_j and 0.0
                 )
             )
             if len(trials) == len(spec.pairs):
@@ -795,18 +798,18 @@ def _with_best(
     Raises:
         NoSplitError: none keeps all limits, or saves anything.
     """
-    best = max(trials, key=lambda trial: trial.worth)
-    told = f"tried for {spec.try_s:g} s each: {'; '.join(trial.text for trial in trials)}"
+    best = max(trials, key=lambda trial: trial.rank)
+    message = f"tried for {spec.try_s:g} s each: {'; '.join(trial.text for trial in trials)}"
     saved = best.energy_saved
     if best.broken or (saved is not None and saved <= 0):
         raise NoSplitError(
             "these jobs should not share a GPU: no way that was tried "
             f"{'keeps all limits' if best.broken else 'saves energy'}",
-            why=told,
+            why=message,
             fix="launch one after the other, or each on a GPU of its own: "
             + "; ".join(f"advisor launch {job.name}" for job in best.pair.jobs),
         )
-    writer.warn(f"{told}. {best.pair.split} goes on")
+    writer.warn(f"{message}. {best.pair.split} goes on")
     return _written(replace(spec, pairs=(*spec.pairs, best.pair), try_s=None), folder)
 
 

@@ -40,12 +40,12 @@ class Schedule:
     @property
     def busy_s(self) -> float:
         """Time in which GPUs run something, added up."""
-        return sum(one.time_s for one in self.sets)
+        return sum(placed.time_s for placed in self.sets)
 
     @property
     def busy_j(self) -> float:
         """Energy of the GPUs in that time."""
-        return sum(one.energy_j for one in self.sets)
+        return sum(placed.energy_j for placed in self.sets)
 
     @property
     def makespan_s(self) -> float:
@@ -91,16 +91,16 @@ class Schedule:
             sets = sorted(
                 sets, key=lambda s: (-s.time_s, s.kinds, s.split.shares if s.split else ())
             )
-        for one in sets:
+        for placed_set in sets:
             free_s, gpu = free[0]
-            lists[gpu].append(one)
-            heapq.heapreplace(free, (free_s + one.time_s, gpu))
+            lists[gpu].append(placed_set)
+            heapq.heapreplace(free, (free_s + placed_set.time_s, gpu))
         placed: list[tuple[float, int, PlacedSet]] = []
-        for gpu, own in enumerate(lists):
+        for gpu, of_gpu in enumerate(lists):
             start_s = 0.0
-            for one in own if in_order else own[::-1]:
-                placed.append((start_s, gpu, one))
-                start_s += one.time_s
+            for placed_set in of_gpu if in_order else of_gpu[::-1]:
+                placed.append((start_s, gpu, placed_set))
+                start_s += placed_set.time_s
         placed.sort(key=lambda item: item[:2])
         waiting = _numbers_of(placing)
         runs = [run for item in placed for run in _runs(*item, placing, waiting)]
@@ -108,7 +108,7 @@ class Schedule:
             runs=tuple(sorted(runs, key=lambda run: run.number)),
             gpus=pool.gpus,
             idle_power_w=pool.idle_power_w,
-            sets=tuple(one for _, _, one in placed),
+            sets=tuple(placed_set for _, _, placed_set in placed),
         )
 
 
@@ -119,12 +119,12 @@ def _numbers_of(placing: Placing) -> dict[int, deque[int]]:
 
 
 def _runs(
-    start_s: float, gpu: int, one: PlacedSet, placing: Placing, waiting: Mapping[int, deque[int]]
+    start_s: float, gpu: int, placed: PlacedSet, placing: Placing, waiting: Mapping[int, deque[int]]
 ) -> Iterator[PlacedJob]:
     """Of each job of a set, the first ones of their kinds that wait."""
-    numbers = [waiting[kind].popleft() + 1 for kind in one.kinds]
+    numbers = [waiting[kind].popleft() + 1 for kind in placed.kinds]
     for n, number in enumerate(numbers):
-        kind, time_s = placing.kinds[one.kinds[n]], one.times_s[n]
+        kind, time_s = placing.kinds[placed.kinds[n]], placed.times_s[n]
         work_s = kind.work_s or 0.0
         yield PlacedJob(
             gpu=gpu,
@@ -133,8 +133,8 @@ def _runs(
             number=number,
             job=kind.name,
             work_s=work_s,
-            share_percent=one.split.shares[n] if one.split else WHOLE,
-            below_normal=one.split is not None and n in one.split.below_normal,
+            share_percent=placed.split.shares[n] if placed.split else WHOLE,
+            below_normal=placed.split is not None and n in placed.split.below_normal,
             speed=work_s / time_s,
             beside=next((other for other in numbers if other != number), None),
         )
@@ -151,12 +151,12 @@ class QueuePairs:
     def __init__(self, placing: Placing) -> None:
         self.placing, self.timed_out = placing, False
         self._answers, kinds = SetAnswers(placing, 0), placing.kinds
-        self._known: dict[tuple[str, str], Decision | None] = {}
+        self._decisions: dict[tuple[str, str], Decision | None] = {}
         self._of_name = grouped(range(len(kinds)), lambda n: kinds[n].name)
-        singles = {one.kinds[0]: one for one in self._answers.singles()}
-        self.alone = {kind: self._to_the_end(one) for kind, one in singles.items()}
+        singles = {single.kinds[0]: single for single in self._answers.singles()}
+        self.alone = {kind: self._to_the_end(single) for kind, single in singles.items()}
 
-    def found(self, until: float) -> Iterator[PlacedSet]:
+    def worth_sharing(self, until: float) -> Iterator[PlacedSet]:
         """Pairs worth sharing, each at its best option; those that may save most come first."""
         counts, names = Counter(self.placing.queue), self._of_name
         for a, b in sorted(combinations_with_replacement(names, 2), key=self._least_part):
@@ -166,15 +166,15 @@ class QueuePairs:
             if decision := self._decision(a, b):
                 yield from self._of_works(names[a], names[b], decision, counts)
 
-    def decided(self, one: PlacedSet) -> PlacedSet | None:
+    def decided(self, placed_apart: PlacedSet) -> PlacedSet | None:
         """The decision on two jobs until both have ended; None: they should not share."""
-        works = tuple(self._work_s(kind) for kind in one.kinds)
-        decision = self._answers.pool.asked(
-            [self._answers.profiles[kind] for kind in one.kinds], Work(works)
+        works = tuple(self._work_s(kind) for kind in placed_apart.kinds)
+        decision = self._answers.pool.decider(
+            [self._answers.profiles[kind] for kind in placed_apart.kinds], Work(works)
         )
         if decision is None or decision.choice is None:
             return None
-        placed = self._answers.placed(one.kinds, decision.choice.prediction, decision)
+        placed = self._answers.placed(placed_apart.kinds, decision.choice.prediction, decision)
         done = decision.same_work(decision.choice).choice
         first = min(range(len(works)), key=lambda n: works[n] / placed.speeds[n])
         return replace(
@@ -200,13 +200,17 @@ class QueuePairs:
             first = min(waiting, key=lambda kind: waiting[kind][0])
             take(first)
             others = sorted(waiting, key=lambda kind: waiting[kind][0])
-            pairs = ((other, found) for other in others if (found := self._at_half(first, other)))
-            other, one = next(pairs, (None, self.alone.get(first)))
-            if one is None:
+            pairs = (
+                (other, placed_pair)
+                for other in others
+                if (placed_pair := self._at_half(first, other))
+            )
+            other, pair = next(pairs, (None, self.alone.get(first)))
+            if pair is None:
                 return None
             if other is not None:
                 take(other)
-            sets.append(one)
+            sets.append(pair)
         return Schedule.of(sets, self.placing, in_order=True)
 
     def _at_half(self, a: int, b: int) -> PlacedSet | None:
@@ -215,36 +219,36 @@ class QueuePairs:
         if (decision := self._decision(*(self.placing.kinds[kind].name for kind in kinds))) is None:
             return None
         (half,) = safe_splits_of(decision.profiles, [EQUAL], self._answers.pool.checked)
-        found = [option for option in _kept(decision) if option.prediction.split == half]
-        if not found:
+        options = [option for option in _kept(decision) if option.prediction.split == half]
+        if not options:
             return None
         works = (np.array([[self._work_s(kinds[0])]]), np.array([self._work_s(kinds[1])]))
         return self._pair(
-            kinds, found[0], [of[0, 0, 0] for of in _finished(decision, found, works)]
+            kinds, options[0], [of[0, 0, 0] for of in _finished(decision, options, works)]
         )
 
     def _decision(self, a: str, b: str) -> Decision | None:
         """Every option of two jobs, whatever their work."""
-        if (a, b) not in self._known:
+        if (a, b) not in self._decisions:
             profiles = [self._answers.profiles[self._of_name[name][0]] for name in (a, b)]
-            self._known[a, b] = self._answers.pool.asked(profiles, None)
-        return self._known[a, b]
+            self._decisions[a, b] = self._answers.pool.decider(profiles, None)
+        return self._decisions[a, b]
 
     def _least_part(self, pair: tuple[str, str]) -> float:
         """The least that two jobs can cost together, as a part of their cost alone."""
         a, b = (self._answers.there.index(self._of_name[name][0]) for name in pair)
         watts = self._answers.many.alone.power_w[[a, b], 0]
-        own = 2 * self.placing.per_card + self.placing.per_w * watts.sum()
-        return float(self._answers.two.costs[a, b] / own)
+        apart = 2 * self.placing.per_card + self.placing.per_w * watts.sum()
+        return float(self._answers.two.costs[a, b] / apart)
 
     def _work_s(self, kind: int) -> float:
         return self.placing.kinds[kind].work_s or 0.0
 
-    def _to_the_end(self, one: PlacedSet) -> PlacedSet:
-        work_s = self._work_s(one.kinds[0])
-        energy_j = work_s * one.power_w
+    def _to_the_end(self, single: PlacedSet) -> PlacedSet:
+        work_s = self._work_s(single.kinds[0])
+        energy_j = work_s * single.power_w
         cost = float(self.placing.spent(work_s, energy_j))
-        return replace(one, cost=cost, times_s=(work_s,), energy_j=energy_j)
+        return replace(single, cost=cost, times_s=(work_s,), energy_j=energy_j)
 
     def _of_works(
         self,
@@ -265,15 +269,15 @@ class QueuePairs:
         alone_w = [profile.whole_gpu_power_w for profile in decision.profiles]
         alone_j = works[0] * alone_w[0] + works[1] * alone_w[1]
         margins = np.array([with_margin(1.0, o.sharing) for o in options])[:, None, None]
-        worth = margins * self.placing.spent(works[0] + works[1], alone_j) / spent
-        worth[~np.isfinite(worth)] = 0.0
-        best = worth.argmax(axis=0)
+        gains = margins * self.placing.spent(works[0] + works[1], alone_j) / spent
+        gains[~np.isfinite(gains)] = 0.0
+        best = gains.argmax(axis=0)
         least = 1 + self._answers.pool.limits.policy.min_gain
-        for i, j in np.argwhere(worth.max(axis=0) > 0).tolist():
+        for i, j in np.argwhere(gains.max(axis=0) > 0).tolist():
             kinds, o = (of_a[i], of_b[j]), int(best[i, j])
             if kinds[0] > kinds[1] or (kinds[0] == kinds[1] and counts[kinds[0]] < 2):
                 continue
-            if worth[o, i, j] < least and all(kind in self.alone for kind in kinds):
+            if gains[o, i, j] < least and all(kind in self.alone for kind in kinds):
                 continue
             yield self._pair(kinds, options[o], [of[o, i, j] for of in ended])
 
@@ -281,14 +285,14 @@ class QueuePairs:
         self, kinds: tuple[int, ...], option: RatedSplit, ended: Sequence[float]
     ) -> PlacedSet:
         """Two jobs at an option; `ended` is as of `_finished`."""
-        (shared_s, time_s, energy_j, is_first), found = map(float, ended), option.prediction
+        (shared_s, time_s, energy_j, is_first), prediction = map(float, ended), option.prediction
         return PlacedSet(
             kinds=kinds,
             pool=0,
-            split=found.split,
-            speeds=tuple(part.speed.value for part in found.parts),
+            split=prediction.split,
+            speeds=tuple(part.speed.value for part in prediction.parts),
             p99_ms=(None, None),
-            power_w=found.power_w.value,
+            power_w=prediction.power_w.value,
             cost=float(self.placing.spent(time_s, energy_j)),
             times_s=(shared_s, time_s) if is_first else (time_s, shared_s),
             energy_j=energy_j,
@@ -316,12 +320,12 @@ def _finished(
         Seconds until the first has ended, until both have, joules, and whether it is the first.
     """
     parts = [option.prediction.parts for option in options]
-    speeds = np.array([[part.speed.value for part in own] for own in parts])
+    speeds = np.array([[part.speed.value for part in option_parts] for option_parts in parts])
     rests = np.array([[(r.speed, r.power_w) for r in _rests(decision, o)] for o in options])
     watts = np.array([option.prediction.power_w.value for option in options])
     with np.errstate(divide="ignore", invalid="ignore"):
-        own_s = [works[n] / speeds[:, n, None, None] for n in range(2)]
-        shared_s = np.minimum(*own_s)
+        ends_s = [works[n] / speeds[:, n, None, None] for n in range(2)]
+        shared_s = np.minimum(*ends_s)
         left_s = [
             np.maximum(works[n] - shared_s * speeds[:, n, None, None], 0.0)
             / rests[:, n, 0, None, None]
@@ -330,4 +334,4 @@ def _finished(
         energy_j = shared_s * watts[:, None, None]
         for n in range(2):
             energy_j = energy_j + left_s[n] * rests[:, n, 1, None, None]
-        return shared_s, shared_s + left_s[0] + left_s[1], energy_j, own_s[0] <= own_s[1]
+        return shared_s, shared_s + left_s[0] + left_s[1], energy_j, ends_s[0] <= ends_s[1]

@@ -68,7 +68,7 @@ from advisor.predict.profiles import Floats, Profile
 from advisor.predict.sets import (
     P99_ENDS,
     TAILS,
-    AnyWay,
+    AnyOptionPredictor,
     JobsAlone,
     SetPredictor,
     alone_at,
@@ -128,14 +128,14 @@ class Pool:
     now: Prediction | None = None
 
     @property
-    def asked(self) -> Ask:
+    def decider(self) -> Ask:
         """Decides on each set that is planned."""
-        of_any = AnyWay(self.of_pairs) if self.of_pairs else SetPredictor()
-        return self.ask or _asked_of(of_any, self.limits, self.checked)
+        of_any = AnyOptionPredictor(self.of_pairs) if self.of_pairs else SetPredictor()
+        return self.ask or _decider_of(of_any, self.limits, self.checked)
 
 
-def _asked_of(
-    predictor: AnyWay | SetPredictor, limits: Request, checked: CheckedCounts | None
+def _decider_of(
+    predictor: AnyOptionPredictor | SetPredictor, limits: Request, checked: CheckedCounts | None
 ) -> Ask:
     def ask(profiles: Sequence[Profile], work: Work | None) -> Decision | None:
         try:
@@ -272,18 +272,18 @@ class Placing:
         for kind, profile in enumerate(pool.profiles):
             if not self.kinds[kind].count or profile is None:
                 continue
-            decision = pool.asked([*profiles, profile], None)
+            decision = pool.decider([*profiles, profile], None)
             if decision is None or decision.choice is None:
                 continue
-            found = decision.choice.prediction
+            prediction = decision.choice.prediction
             yield PlacedSet(
                 kinds=(kind,),
                 pool=number,
-                split=found.split,
-                speeds=(found.parts[-1].speed.value,),
+                split=prediction.split,
+                speeds=(prediction.parts[-1].speed.value,),
                 p99_ms=(None,),
-                power_w=found.power_w.value,
-                cost=cost((*pool.running, kind), found) - now,
+                power_w=prediction.power_w.value,
+                cost=cost((*pool.running, kind), prediction) - now,
                 decision=decision,
             )
 
@@ -358,9 +358,12 @@ class _ManyAlone:
 
     def __init__(self, profiles: Sequence[Profile], checked: CheckedCounts | None) -> None:
         shares = np.array([_levels(profile, checked) for profile in profiles])
-        found = alone_at(profiles, shares)
-        doubt = [p.doubt_at(own)[0] for p, own in zip(profiles, shares, strict=True)]
-        seated = {one.name: _with_empty_seat(getattr(found, one.name)) for one in fields(JobsAlone)}
+        alone = alone_at(profiles, shares)
+        doubt = [p.doubt_at(of_job)[0] for p, of_job in zip(profiles, shares, strict=True)]
+        seated = {
+            field_.name: _with_empty_seat(getattr(alone, field_.name))
+            for field_ in fields(JobsAlone)
+        }
         limits = [profile.power_limit_w for profile in profiles if profile.power_limit_w]
         self.shares, self.doubt = _with_empty_seat(shares), _with_empty_seat(np.array(doubt))
         self.alone, self.limit_w = JobsAlone(**seated), min(limits, default=np.inf)
@@ -380,7 +383,7 @@ class _ManyAlone:
         off = np.log(alone.speed_ends(alone.classes)[0]), NORMAL_90 * self.doubt[sets.T, level]
         low = could * np.exp(-np.hypot(*off))
         watts = power_w(
-            kept, alone.power_w, alone.idle_w, self.limit_w, alone.saved(), in_turns=False
+            kept, alone.power_w, alone.idle_w, self.limit_w, alone.saved(), is_sliced=False
         )
         return speed.T, low.T, watts
 
@@ -391,8 +394,8 @@ class _ManyAlone:
         """
         alone = self.alone.seated(sets.T, level)
         high = P99_ENDS[alone.classes, 2]
-        known = np.where(np.isfinite(alone.p99_ms), alone.p99_ms, 0.0)
-        longer: Floats = (high**weights.T * TAILS.longer(alone) * known).T
+        tails_ms = np.where(np.isfinite(alone.p99_ms), alone.p99_ms, 0.0)
+        longer: Floats = (high**weights.T * TAILS.longer(alone) * tails_ms).T
         return longer
 
 
@@ -418,9 +421,9 @@ class Sets:
     def and_also(self, others: "Sets") -> "Sets":
         """These, then others."""
         pairs = zip(self._columns(), others._columns(), strict=True)
-        return Sets(**{name: np.concatenate([own, other]) for (name, own), (_, other) in pairs})
+        return Sets(**{name: np.concatenate([mine, other]) for (name, mine), (_, other) in pairs})
 
-    def with_one_more(self, parent: Ints, kinds: Ints, last: Ints) -> "Sets":
+    def with_another(self, parent: Ints, kinds: Ints, last: Ints) -> "Sets":
         """Each of one of these and a further job."""
         grown = self.only(parent)
         grown.rows[np.arange(len(parent)), grown.size] = kinds
@@ -486,7 +489,7 @@ class _Pairs:
         self._most = np.array([possible_speeds(p, any_speed)[0, 0] for p in self._profiles])
         self._safe = dict[object, tuple[Split | None, ...]]()
         alone_w = np.array([profile.whole_gpu_power_w for profile in self._profiles])
-        self._own = placing.per_card + placing.per_w * alone_w
+        self._apart_costs = placing.per_card + placing.per_w * alone_w
         alone = [not pool.limits.violations_alone(profile) for profile in self._profiles]
         self._may_be_alone: Bools = np.array(alone, dtype=bool)
         self._least_gain = (1 + pool.limits.policy.min_gain) * (1 - ROUNDING)
@@ -496,12 +499,12 @@ class _Pairs:
 
     def splits(self, a: int, b: int) -> list[Split]:
         """The nine splits at safe counts of units, where both jobs were measured."""
-        own = [self._safeties[a], self._safeties[b]]
+        safeties = [self._safeties[a], self._safeties[b]]
         both = self._profiles[a], self._profiles[b]
         # Kinds of jobs have the same safe counts more often than not.
-        key = *((of.units_total, of.allowed) for of in own), (mirrored := are_mirrored(both))
+        key = *((of.units_total, of.allowed) for of in safeties), (mirrored := are_mirrored(both))
         if key not in self._safe:
-            self._safe[key] = tuple(dict.fromkeys(safe_splits(NINE, own, mirrored=mirrored)))
+            self._safe[key] = tuple(dict.fromkeys(safe_splits(NINE, safeties, mirrored=mirrored)))
         return [split for split in self._safe[key] if split and is_within(split, both)]
 
     def look_at(self, pairs: Ints) -> None:
@@ -510,17 +513,17 @@ class _Pairs:
             return
         for start in range(0, len(pairs), AT_ONCE):
             some: list[list[int]] = pairs[start : start + AT_ONCE].tolist()
-            asked = [((self._profiles[a], self._profiles[b]), self.splits(a, b)) for a, b in some]
-            for (a, b), found in zip(some, model.expected(asked), strict=True):
-                least = min([self._least(a, b, found), *self._least_below_normal(a, b)])
+            queries = [((self._profiles[a], self._profiles[b]), self.splits(a, b)) for a, b in some]
+            for (a, b), expected in zip(some, model.expected(queries), strict=True):
+                least = min([self._least(a, b, expected), *self._least_below_normal(a, b)])
                 self.costs[a, b] = least * (1 - ROUNDING)
                 self.roughly[a, b] = False
 
     def below_normal(self, a: int, b: int) -> Predictions | None:
         """Both with the one that fills below normal priority, by the law; None: that is no way."""
         both = self._profiles[a], self._profiles[b]
-        ways = below_normal(both, self._checked)
-        return _LAW.predict(both, ways) if ways else None
+        splits = below_normal(both, self._checked)
+        return _PHYSICS.predict(both, splits) if splits else None
 
     def _least_below_normal(self, a: int, b: int) -> Iterator[float]:
         if (p := self.below_normal(a, b)) is not None:
@@ -534,17 +537,20 @@ class _Pairs:
         placing, seats = self._placing, list(places)
         if not self._may_be_alone[seats].all():
             return np.ones_like(watts, dtype=bool)
-        apart = (speeds * self._own[seats, None]).sum(axis=0)
+        apart = (speeds * self._apart_costs[seats, None]).sum(axis=0)
         enough: Bools = apart >= self._least_gain * (placing.per_card + placing.per_w * watts)
         return enough
 
-    def _least(self, a: int, b: int, found: ExpectedPair) -> float:
-        speeds = np.minimum(found.speeds, self._most[[a, b], None])
+    def _least(self, a: int, b: int, expected: ExpectedPair) -> float:
+        speeds = np.minimum(expected.speeds, self._most[[a, b], None])
         kept = (speeds >= self._floors[[a, b], None] * (1 - ROUNDING)).all(axis=0)
-        kept &= self.gains((a, b), speeds, found.power_w)
-        ways = zip(speeds.T[kept].tolist(), found.power_w[kept].tolist(), strict=True)
+        kept &= self.gains((a, b), speeds, expected.power_w)
+        points = zip(speeds.T[kept].tolist(), expected.power_w[kept].tolist(), strict=True)
         kinds = self._there[a], self._there[b]
-        costs = (self._placing.cost(self._number, kinds, own, watts) for own, watts in ways)
+        costs = (
+            self._placing.cost(self._number, kinds, speeds_here, watts)
+            for speeds_here, watts in points
+        )
         return min(costs, default=math.inf)
 
 
@@ -558,7 +564,7 @@ def _least_costs(placing: Placing, many: _ManyAlone, profiles: Sequence[Profile]
     return costs
 
 
-_LAW = SetPredictor()
+_PHYSICS = SetPredictor()
 
 
 class SetAnswers:
@@ -567,7 +573,7 @@ class SetAnswers:
     Attributes:
         of: Says of kinds, ascending, what one job does alone, or what is decided on several; None:
             they do not share.
-        by_law: The estimate of the search, by kinds and level of the jobs that fill the GPU.
+        by_physics: The estimate of the search, by kinds and level of the jobs that fill the GPU.
         profiles: Of the kinds that have one.
         there: These kinds; `many` knows them in this order, and an empty seat after them,
             as do the arrays below.
@@ -584,10 +590,10 @@ class SetAnswers:
         self.placing, self.number = placing, number
         self.profiles = {n: profile for n, profile in enumerate(self.pool.profiles) if profile}
         self.there = tuple(self.profiles)
-        self.of, self.by_law = functools.cache(self._of), functools.cache(self._by_law)
+        self.of, self.by_physics = functools.cache(self._of), functools.cache(self._by_physics)
         self.heads: Sets | None = None
         self._filling: Sets | None = None
-        self._ask = self.pool.asked
+        self._ask = self.pool.decider
         profiles = [*self.profiles.values()]
         self.pool.limits.check_limits(profiles)
         self.many = _ManyAlone(profiles, self.pool.checked)
@@ -612,7 +618,7 @@ class SetAnswers:
         """Its cards."""
         return self.placing.pools[self.number]
 
-    def is_of_law(self, size: int) -> bool:
+    def is_by_physics(self, size: int) -> bool:
         """Whether the law of sets says what so many jobs do, at its levels."""
         return size > ADVISED_JOBS or (size == ADVISED_JOBS and not self.pool.of_pairs)
 
@@ -623,7 +629,7 @@ class SetAnswers:
 
     def singles(self) -> Iterator[PlacedSet]:
         """Each kind alone, where it may."""
-        return (one for kind in self.there if (one := self.of((kind,))))
+        return (single for kind in self.there if (single := self.of((kind,))))
 
     def copies(self) -> Iterator[PlacedSet]:
         """Three of one kind and more, as many as may share a card."""
@@ -631,21 +637,21 @@ class SetAnswers:
             for number in range(
                 ADVISED_JOBS + 1, min(MOST_JOBS, self.placing.kinds[kind].count) + 1
             ):
-                if (one := self.by_law((kind,) * number)) is None:
+                if (copies := self.by_physics((kind,) * number)) is None:
                     break
-                yield one
+                yield copies
 
     def pairs(self) -> Iterator[PlacedSet]:
         """Of all kinds."""
         counts = self.placing.counts
         for pair in itertools.combinations_with_replacement(self.there, 2):
-            if (pair[0] != pair[1] or counts[pair[0]] > 1) and (found := self.of(pair)):
-                yield found
+            if (pair[0] != pair[1] or counts[pair[0]] > 1) and (shared_pair := self.of(pair)):
+                yield shared_pair
 
     def pair(self, a: int, b: int) -> PlacedSet | None:
         """As the model of pairs says; by their places."""
         self.two.unasked[a, b] = False
-        return self.by_law((self.there[a], self.there[b]), NINE_SPLITS)
+        return self.by_physics((self.there[a], self.there[b]), NINE_SPLITS)
 
     def kinds(self, places: Sequence[int]) -> tuple[int, ...]:
         """Indices are into the kinds that this pool can run."""
@@ -700,13 +706,13 @@ class SetAnswers:
         """All sets of jobs that fill the GPU, at every level; and of none, at the first."""
         if self._filling is None:
             fills = np.flatnonzero((self.many.alone.fills[:-1, 0] > 0) & (self.counts[:-1] > 0))
-            found, grown = [_nothing(len(self.there))], _nothing(len(self.there), len(LEVELS))
+            filling, grown = [_nothing(len(self.there))], _nothing(len(self.there), len(LEVELS))
             while len(grown.size) and grown.size[0] < MOST_JOBS:
                 parent, place = np.nonzero(np.arange(len(fills)) >= grown.last[:, None])
-                grown = grown.with_one_more(parent, fills[place], place)
+                grown = grown.with_another(parent, fills[place], place)
                 grown = grown.only(self.kept(grown))
-                found.append(grown)
-            self._filling = functools.reduce(Sets.and_also, found)
+                filling.append(grown)
+            self._filling = functools.reduce(Sets.and_also, filling)
         return replace(self._filling, last=np.zeros_like(self._filling.last))
 
     def _of(self, kinds: tuple[int, ...]) -> PlacedSet | None:
@@ -718,39 +724,39 @@ class SetAnswers:
             return None
         return self.placed(kinds, decision.choice.prediction, decision)
 
-    def _by_law(self, kinds: tuple[int, ...], level: int = 0) -> PlacedSet | None:
+    def _by_physics(self, kinds: tuple[int, ...], level: int = 0) -> PlacedSet | None:
         profiles = [self.profiles[kind] for kind in kinds]
-        told = self._told(kinds, profiles, level)
-        for found in sorted(told, key=lambda found: self._cost(kinds, found)):
-            if self._may_share(kinds, found, profiles):
-                return self.placed(kinds, found, None)
+        predictions = self._predictions(kinds, profiles, level)
+        for prediction in sorted(predictions, key=lambda p: self._cost(kinds, p)):
+            if self._may_share(kinds, prediction, profiles):
+                return self.placed(kinds, prediction, None)
         return None
 
-    def _cost(self, kinds: tuple[int, ...], found: Prediction) -> tuple[float, float]:
+    def _cost(self, kinds: tuple[int, ...], prediction: Prediction) -> tuple[float, float]:
         """And watts, which decide where costs are equal."""
-        speeds, watts = [part.speed.value for part in found.parts], found.power_w.value
+        speeds, watts = [part.speed.value for part in prediction.parts], prediction.power_w.value
         return self.placing.cost(self.number, kinds, speeds, watts), watts
 
     def _may_share(
-        self, kinds: tuple[int, ...], found: Prediction, profiles: Sequence[Profile]
+        self, kinds: tuple[int, ...], prediction: Prediction, profiles: Sequence[Profile]
     ) -> bool:
         """Whether it keeps the limits and, where each job may run alone, saves enough."""
         places = [self.there.index(kind) for kind in kinds]
-        speeds = np.array([[part.speed.value] for part in found.parts])
-        gains = self.two.gains(places, speeds, np.array([found.power_w.value]))
-        (broken,) = self._limits.violations(Predictions.of([found]), profiles)
+        speeds = np.array([[part.speed.value] for part in prediction.parts])
+        gains = self.two.gains(places, speeds, np.array([prediction.power_w.value]))
+        (broken,) = self._limits.violations(Predictions.of([prediction]), profiles)
         return bool(gains[0]) and not broken
 
-    def _told(
+    def _predictions(
         self, kinds: tuple[int, ...], profiles: Sequence[Profile], level: int
     ) -> Iterable[Prediction]:
         """At the nine splits by the model of pairs, with priority, or by the law at a level."""
         if level != NINE_SPLITS or self.pool.of_pairs is None:
-            return _LAW.predict(profiles, [self.way(kinds, max(level, 0))])
+            return _PHYSICS.predict(profiles, [self.split_at(kinds, max(level, 0))])
         a, b = (self.there.index(kind) for kind in kinds)
         splits = self.two.splits(a, b)
-        told = [self.pool.of_pairs.predict(profiles, splits)] if splits else []
-        return itertools.chain(*told, self.two.below_normal(a, b) or ())
+        predictions = [self.pool.of_pairs.predict(profiles, splits)] if splits else []
+        return itertools.chain(*predictions, self.two.below_normal(a, b) or ())
 
     def _alone(self, kinds: tuple[int, ...], profile: Profile, limits: Request) -> PlacedSet | None:
         too_much = limits.memory_mib and (profile.memory_used_mib or 0) > limits.memory_mib
@@ -767,24 +773,24 @@ class SetAnswers:
             cost=self.placing.cost(self.number, kinds, (1.0,), watts),
         )
 
-    def way(self, kinds: tuple[int, ...], level: int) -> Split:
+    def split_at(self, kinds: tuple[int, ...], level: int) -> Split:
         """The split at a level."""
         places = [self.there.index(kind) for kind in kinds]
         shares = tuple(map(float, self.many.shares[places, level]))
         return Split(shares) if min(shares) < WHOLE else without_limits("uncapped", len(kinds))
 
     def placed(
-        self, kinds: tuple[int, ...], found: Prediction, decision: Decision | None
+        self, kinds: tuple[int, ...], prediction: Prediction, decision: Decision | None
     ) -> PlacedSet:
         """A set that runs from now on, with its prediction and decision."""
-        tails = [part.latency_p99_ms for part in found.parts]
+        tails = [part.latency_p99_ms for part in prediction.parts]
         return PlacedSet(
             kinds=kinds,
             pool=self.number,
-            split=found.split,
-            speeds=tuple(part.speed.value for part in found.parts),
+            split=prediction.split,
+            speeds=tuple(part.speed.value for part in prediction.parts),
             p99_ms=tuple(tail and tail.high for tail in tails),
-            power_w=found.power_w.value,
-            cost=self._cost(kinds, found)[0],
+            power_w=prediction.power_w.value,
+            cost=self._cost(kinds, prediction)[0],
             decision=decision,
         )

@@ -48,36 +48,36 @@ class _Priced:
         number = np.minimum(counts[kinds], MOST_JOBS).astype(np.int64)
         each = np.repeat(self.values[:, kinds, 0], number, axis=1)
         best = -np.sort(-each, axis=1)[:, :MOST_JOBS]
-        found = np.full((len(each), MOST_JOBS + 1, len(self.prices)), -np.inf)
-        found[:, 0] = 0.0
-        found[:, 1 : best.shape[1] + 1] = best.cumsum(axis=1)
-        return found
+        most = np.full((len(each), MOST_JOBS + 1, len(self.prices)), -np.inf)
+        most[:, 0] = 0.0
+        most[:, 1 : best.shape[1] + 1] = best.cumsum(axis=1)
+        return most
 
 
 class SetBound:
     """For sets that grow by servers, then by batch jobs that do not fill the GPU.
 
     Attributes:
-        own: What a job of each kind is worth, and an empty seat; shape (kinds + 1,).
+        duals: What a job of each kind is worth, and an empty seat; shape (kinds + 1,).
         servers: Kinds of servers, `light` those of the other jobs that join.
     """
 
-    def __init__(self, answers: SetAnswers, worth: Floats, card_worth: float) -> None:
-        """`worth` is by kind of the placing; `card_worth` of a card that stays free, 0 or less."""
-        self._answers, self._card_worth = answers, card_worth
+    def __init__(self, answers: SetAnswers, duals: Floats, card_dual: float) -> None:
+        """`duals` is by kind of the placing; `card_dual` of a card that stays free, 0 or less."""
+        self._answers, self._card_dual = answers, card_dual
         self._alone = alone = answers.many.alone
         self._per_w = answers.placing.per_w
         # Below a ceiling under the power limit no watts are cut off.
         held = answers.ceiling_w < answers.many.limit_w
         self._limit_w = np.inf if held else answers.many.limit_w
-        self._dearest = float(max(answers.placing.lag.max(), worth.max()))
-        self._least_size = ADVISED_JOBS if answers.is_of_law(ADVISED_JOBS) else ADVISED_JOBS + 1
-        self.own = np.append(worth[list(answers.there)], 0.0)
+        self._dearest = float(max(answers.placing.lag.max(), duals.max()))
+        self._least_size = ADVISED_JOBS if answers.is_by_physics(ADVISED_JOBS) else ADVISED_JOBS + 1
+        self.duals = np.append(duals[list(answers.there)], 0.0)
         joins = (alone.fills[:-1, 0] == 0) & (answers.counts[:-1] > 0)
         served = alone.served[:-1, 0] > 0
         self.servers, self.light = np.flatnonzero(joins & served), np.flatnonzero(joins & ~served)
         # The job with most kernels waits for the others, and has as many as all in the mean.
-        gap_s = (alone.own_s - alone.hold_s)[self.light, 0].min(initial=np.inf)
+        gap_s = (alone.kernel_s - alone.hold_s)[self.light, 0].min(initial=np.inf)
         self._sets, self._light_sets = (
             self._priced(least / MOST_JOBS) for least in (0.0, min(gap_s, 1.0))
         )
@@ -88,8 +88,8 @@ class SetBound:
         most = self._of(sets, self._sets, self.light)
         light = np.flatnonzero(self._joins[sets.rows].all(axis=1))
         if len(light):
-            told = self._of(sets.only(light), self._light_sets, self.light)
-            most[light] = np.minimum(most[light], told)
+            bounds = self._of(sets.only(light), self._light_sets, self.light)
+            most[light] = np.minimum(most[light], bounds)
         return most
 
     def with_servers(self, sets: Sets) -> Floats:
@@ -98,8 +98,8 @@ class SetBound:
 
     def gains(self, sets: Sets) -> Floats:
         """Of sets as they are, by arrays alone."""
-        worth: Floats = self.own[sets.rows].sum(axis=1)
-        return worth + self._card_worth - self._answers.costs(sets)
+        values: Floats = self.duals[sets.rows].sum(axis=1)
+        return values + self._card_dual - self._answers.costs(sets)
 
     def _of(self, sets: Sets, priced: _Priced, kinds: Ints) -> Floats:
         joining = priced.most_of(kinds, self._answers.counts)
@@ -129,7 +129,7 @@ class SetBound:
 
     def _gain(self, bound: Floats, hottest_w: Floats) -> Floats:
         """Less what card and watts cost: the sum of all, or the hottest job, or the power limit."""
-        card = self._card_worth - self._answers.placing.per_card
+        card = self._card_dual - self._answers.placing.per_card
         # Sums are rounded, so a little of the dearest job is added.
         bound = bound + card + 1e-9 * self._dearest
         apart = bound[-1]
@@ -149,7 +149,7 @@ class SetBound:
         lag, paces = placing.lag[there], placing.paces[answers.number, there]
         done = np.append(lag * paces, 0.0)[:, None] * alone.rate
         # Less what all of its work costs later, and that again for what is done.
-        worth = (self.own - np.append(lag, 0.0))[:, None]
+        duals = (self.duals - np.append(lag, 0.0))[:, None]
         drawn = self._per_w * np.maximum(0.0, alone.power_w - alone.idle_w)
         drawn *= 1 - FULLER * alone.served
         # A set draws the mean of what its cards draw idle: that of each job counts a seventh.
@@ -164,15 +164,15 @@ class SetBound:
         # 32 prices of the time of a GPU are tried.
         prices = np.quantile(np.maximum(rates, 0.0), np.linspace(0, 1, 32))
         prices[0] = 0.0
-        found, speeds = list[Floats](), list[Floats]()
+        values, speeds = list[Floats](), list[Floats]()
         for each, less in regimes:
             speeds.append(beyond := each[..., None] - time[..., None] * prices)
             kept = np.where(beyond > 0, 1.0, np.minimum(least, 1.0)[..., None])
-            value = (worth - less)[..., None] + beyond * kept
+            value = (duals - less)[..., None] + beyond * kept
             # What does not keep its floor is never taken.
-            found.append(np.where(least[..., None] > 1 + 1e-7, -1e9 * self._dearest, value))
-            found[-1][-1] = 0.0
-        return _Priced(prices, np.array(found), np.array(speeds))
+            values.append(np.where(least[..., None] > 1 + 1e-7, -1e9 * self._dearest, value))
+            values[-1][-1] = 0.0
+        return _Priced(prices, np.array(values), np.array(speeds))
 
 
 PAIRS = 30
@@ -184,7 +184,7 @@ _OF_A_KIND = 2
 FEW_HEADS, MANY_HEADS = 1500, 10_000
 """Sets of servers and jobs that fill, of one size, with which others are looked at."""
 
-FEW, MANY, TURNS = 10, 300, 6
+FEW, MANY, ROUNDS = 10, 300, 6
 """Sets that are looked at with each further job, the latter closely, and that many times."""
 
 
@@ -192,52 +192,54 @@ class SetSearch:
     """Over the sets of one pool, by what jobs are worth now."""
 
     def __init__(
-        self, answers: SetAnswers, worth: Floats, card_worth: float, *, closely: bool
+        self, answers: SetAnswers, duals: Floats, card_dual: float, *, closely: bool
     ) -> None:
         """As `SetBound`; closely, the most that any set gains is told, else more than that."""
-        self._answers, self._card_worth, self._closely = answers, card_worth, closely
-        self.bound = SetBound(answers, worth, card_worth)
+        self._answers, self._card_dual, self._closely = answers, card_dual, closely
+        self.bound = SetBound(answers, duals, card_dual)
 
     def all(self, least: float, enough: float) -> tuple[list[PlacedSet], float]:
         """Sets that gain more than the least; and the most that any gains, where above enough."""
         heads, cut = self._heads(MANY_HEADS if self._closely else FEW_HEADS)
         grown, most = self._grown(heads, least, max(enough, cut))
         pairs, beyond = self._pairs(least, most)
-        found = [*pairs, *self._best(functools.reduce(Sets.and_also, [heads, *grown]), least)]
-        return found, max(most, beyond, *map(self._gain, found), 0.0)
+        sets = [*pairs, *self._best(functools.reduce(Sets.and_also, [heads, *grown]), least)]
+        return sets, max(most, beyond, *map(self._gain, sets), 0.0)
 
     def _grown(self, sets: Sets, least: float, enough: float) -> tuple[list[Sets], float]:
         """Those and others that they grow to, and the most that any gains, where above enough."""
-        told = self.bound.of(sets)
-        grown = self._completed(sets, told, least)
-        for _ in range(TURNS if self._closely else 1):
-            first = _first(np.where(told > enough, told, -np.inf), MANY if self._closely else FEW)
-            more, above = self._with_each(sets.only(first), told[first])
+        bounds = self.bound.of(sets)
+        grown = self._completed(sets, bounds, least)
+        for _ in range(ROUNDS if self._closely else 1):
+            first = _first(
+                np.where(bounds > enough, bounds, -np.inf), MANY if self._closely else FEW
+            )
+            more, above = self._with_each(sets.only(first), bounds[first])
             gains = self.bound.of(more)
             grown.append(more)
-            left = np.delete(np.arange(len(told)), first)
+            left = np.delete(np.arange(len(bounds)), first)
             sets = sets.only(left).and_also(more)
-            told = np.append(told[left], np.minimum(gains, above))
-        return grown, max(enough, float(told.max(initial=0.0)))
+            bounds = np.append(bounds[left], np.minimum(gains, above))
+        return grown, max(enough, float(bounds.max(initial=0.0)))
 
     def _heads(self, many: int) -> tuple[Sets, float]:
         """Of jobs that fill the GPU, and servers; and the most that those left aside gain."""
         answers, servers = self._answers, self.bound.servers
         if answers.heads:
             return answers.heads, 0.0
-        found, cut = [grown := answers.filling()], 0.0
+        heads_by_size, cut = [grown := answers.filling()], 0.0
         while len(grown.size):
             parent, place = np.nonzero(np.arange(len(servers)) >= grown.last[:, None])
             few = np.flatnonzero(grown.size[parent] < MOST_JOBS)
-            grown = grown.with_one_more(parent[few], servers[place[few]], place[few])
+            grown = grown.with_another(parent[few], servers[place[few]], place[few])
             grown = grown.only(answers.kept(grown))
             if len(grown.size) > many:
                 most = self.bound.with_servers(grown)
                 order = np.argsort(-most, kind="stable")
                 cut = max(cut, float(most[order[many]]))
                 grown = grown.only(order[:many])
-            found.append(grown)
-        heads = functools.reduce(Sets.and_also, found)
+            heads_by_size.append(grown)
+        heads = functools.reduce(Sets.and_also, heads_by_size)
         heads.last[:] = 0
         answers.heads = None if cut else heads
         return heads, cut
@@ -248,7 +250,7 @@ class SetSearch:
         parent, place = np.nonzero(np.arange(len(light)) >= sets.last[:, None])
         few = np.flatnonzero(sets.size[parent] < MOST_JOBS)
         parent, place = parent[few], place[few]
-        more = sets.with_one_more(parent, light[place], place)
+        more = sets.with_another(parent, light[place], place)
         kept = self._answers.kept(more)
         return more.only(kept), most[parent[kept]]
 
@@ -262,7 +264,7 @@ class SetSearch:
         grown = [sets := sets.only(self._starts(sets, np.where(most > least, most, -np.inf)))]
         while len(light) and len(few := np.flatnonzero(sets.size < MOST_JOBS)):
             parent, place = np.divmod(np.arange(len(few) * len(light)), len(light))
-            more = sets.with_one_more(few[parent], light[place], place)
+            more = sets.with_another(few[parent], light[place], place)
             more = more.only(self._answers.kept(more)).different()
             more = more.only(self._answers.within_power(more))
             grown.append(sets := more.only(self._starts(more, self.bound.gains(more))))
@@ -271,7 +273,7 @@ class SetSearch:
     def _starts(self, sets: Sets, most: Floats) -> Ints:
         """Those that could gain most, and the best few of each kind of job."""
         first = [_first(most, 150)]
-        having = np.zeros((len(most), len(self.bound.own)), dtype=bool)
+        having = np.zeros((len(most), len(self.bound.duals)), dtype=bool)
         having[np.arange(len(most))[:, None], sets.rows] = True
         first += [
             _first(np.where(having[:, kind], most, -np.inf), _OF_A_KIND)
@@ -280,20 +282,22 @@ class SetSearch:
         return np.unique(np.concatenate(first))
 
     def _best(self, sets: Sets, least: float) -> list[PlacedSet]:
-        of_law = [self._answers.is_of_law(size) for size in sets.size.tolist()]
-        sets = sets.only(np.array(of_law, dtype=bool)).different()
+        by_physics = [self._answers.is_by_physics(size) for size in sets.size.tolist()]
+        sets = sets.only(np.array(by_physics, dtype=bool)).different()
         sets = sets.only(self._answers.within_power(sets))
         gains = self.bound.gains(sets)
         good: list[PlacedSet] = []
-        used = [0] * len(self.bound.own)
-        asked = 0
+        used = [0] * len(self.bound.duals)
+        count = 0
         # The predictor is asked of 150 sets at most, chosen from 1,500.
         for row in _first(np.where(gains > least, gains, -np.inf), 1500).tolist():
             kinds: list[int] = sets.rows[row, : sets.size[row]].tolist()
-            if min(used[kind] for kind in kinds) < _OF_A_KIND and asked < 150:
-                asked += 1
-                if one := self._answers.by_law(self._answers.kinds(kinds), int(sets.level[row])):
-                    good.append(one)
+            if min(used[kind] for kind in kinds) < _OF_A_KIND and count < 150:
+                count += 1
+                if answer := self._answers.by_physics(
+                    self._answers.kinds(kinds), int(sets.level[row])
+                ):
+                    good.append(answer)
                     for kind in set(kinds):
                         used[kind] += 1
         return good
@@ -306,22 +310,22 @@ class SetSearch:
         two.look_at(some)
         some, beyond = self._gaining(two.unasked & ~two.roughly, least, PAIRS)
         _, unknown = self._gaining(two.unasked & two.roughly, least, 0)
-        found = [one for a, b in some.tolist() if (one := self._answers.pair(a, b))]
-        return found, max(beyond, unknown)
+        placed = [pair for a, b in some.tolist() if (pair := self._answers.pair(a, b))]
+        return placed, max(beyond, unknown)
 
     def _gaining(self, of: Bools, above: float, number: int) -> tuple[Ints, float]:
         """So many pairs that could gain most, and the most that others could."""
-        own = self.bound.own[:-1]
-        gains = own[:, None] + own + self._card_worth - self._answers.two.costs
+        duals = self.bound.duals[:-1]
+        gains = duals[:, None] + duals + self._card_dual - self._answers.two.costs
         several = np.triu(np.ones_like(of), 1) | np.diag(self._answers.counts[:-1] >= ADVISED_JOBS)
         pairs = np.argwhere(of & several & (gains > above))
         gains = gains[*pairs.T]
         order = np.argsort(-gains, kind="stable")
         return pairs[order[:number]], float(gains[order[number:]].max(initial=0.0))
 
-    def _gain(self, one: PlacedSet) -> float:
-        kinds = np.searchsorted(self._answers.there, one.kinds)
-        return float(self.bound.own[kinds].sum()) + self._card_worth - one.cost
+    def _gain(self, placed: PlacedSet) -> float:
+        kinds = np.searchsorted(self._answers.there, placed.kinds)
+        return float(self.bound.duals[kinds].sum()) + self._card_dual - placed.cost
 
 
 def _first(values: Floats, number: int) -> Ints:

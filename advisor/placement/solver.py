@@ -118,20 +118,20 @@ class Plan:
     @property
     def power_w(self) -> float:
         """Power of the GPUs in use, W."""
-        return sum(count * one.power_w for one, count in self.sets.items())
+        return sum(count * placed.power_w for placed, count in self.sets.items())
 
     @property
     def seated(self) -> int:
         """Number of jobs on GPUs."""
-        return sum(count * len(one.kinds) for one, count in self.sets.items())
+        return sum(count * len(placed.kinds) for placed, count in self.sets.items())
 
     @property
     def same_work_w(self) -> float:
         """Power of the same work on separate GPUs, W."""
         return sum(
-            count * speed * self.placing.alone_w(one.pool, kind)
-            for one, count in self.sets.items()
-            for kind, speed in zip(one.kinds, one.speeds, strict=True)
+            count * speed * self.placing.alone_w(placed.pool, kind)
+            for placed, count in self.sets.items()
+            for kind, speed in zip(placed.kinds, placed.speeds, strict=True)
         )
 
     @property
@@ -139,8 +139,8 @@ class Plan:
         """GPUs that the same work needs when no job shares; a server holds one all the time."""
         return sum(
             count * (1.0 if self.placing.kinds[kind].is_server else speed)
-            for one, count in self.sets.items()
-            for kind, speed in zip(one.kinds, one.speeds, strict=True)
+            for placed, count in self.sets.items()
+            for kind, speed in zip(placed.kinds, placed.speeds, strict=True)
         )
 
 
@@ -161,12 +161,14 @@ def _placed_running(placing: Placing, time_limit_s: float) -> Plan:
     started = time.monotonic()
     answers = [SetAnswers(placing, n) for n, pool in enumerate(placing.pools) if not pool.running]
     master = _master(placing, answers)
-    bound, timed_out = _found(placing, answers, master, started, time_limit_s, _SEARCH_PART, 0.0)
+    bound, timed_out = _search_rounds(
+        placing, answers, master, started, time_limit_s, _SEARCH_PART, 0.0
+    )
     steps = _dived(answers, master, started, time_limit_s)
     if timed_out:
         master.keep(np.zeros(0))
         given = started, time_limit_s, 1.0, _TURN_PART
-        closer, timed_out = _found(placing, answers, master, *given)
+        closer, timed_out = _search_rounds(placing, answers, master, *given)
         bound = max(bound, closer)
     if placing.aim == FEWEST_CARDS:
         # Cards come whole, and a job that waits costs a whole number of them.
@@ -197,17 +199,17 @@ def _settled(
     Where the time is up, jobs of sets that are refused wait.
     """
 
-    def of(one: PlacedSet) -> PlacedSet | None:
-        return answers[one.pool].of(one.kinds)
+    def of(placed: PlacedSet) -> PlacedSet | None:
+        return answers[placed.pool].of(placed.kinds)
 
     for _ in range(_MOST_SETTLED):
         if not master.settle(cards, of):
             break
         master.keep(cards)
-        found = master.whole(max(left_s(), LEAST_S), NEAR, cards)
-        cards = cards if found is None else found
+        counts = master.whole(max(left_s(), LEAST_S), NEAR, cards)
+        cards = cards if counts is None else counts
     master.settle(cards, of)
-    return Counter({one: int(n) for one, n in zip(master.sets, cards, strict=False) if n > 0})
+    return Counter({placed: int(n) for placed, n in zip(master.sets, cards, strict=False) if n > 0})
 
 
 def _part(started: float, time_limit_s: float) -> float:
@@ -216,9 +218,9 @@ def _part(started: float, time_limit_s: float) -> float:
 
 def _searches(answers: list[SetAnswers], duals: Floats, *, closely: bool) -> list[SetSearch]:
     return [
-        SetSearch(a, worth, float(cards[a.number]), closely=closely)
+        SetSearch(a, job_duals, float(cards[a.number]), closely=closely)
         for a in answers
-        for worth, cards in [np.split(duals, [len(a.placing.kinds)])]
+        for job_duals, cards in [np.split(duals, [len(a.placing.kinds)])]
     ]
 
 
@@ -230,9 +232,9 @@ def _bound(placing: Placing, duals: Floats, most: Floats) -> float:
     Research 38(5), 1990).
     """
     gpus = np.array([pool.gpus for pool in placing.pools])
-    worth = float(duals @ np.append(placing.counts, gpus))
-    bound = worth - float(gpus @ most)
-    return max(bound, worth / (1 + most.max())) if placing.aim == FEWEST_CARDS else bound
+    priced = float(duals @ np.append(placing.counts, gpus))
+    bound = priced - float(gpus @ most)
+    return max(bound, priced / (1 + most.max())) if placing.aim == FEWEST_CARDS else bound
 
 
 def _take_out_spare(answers: list[SetAnswers], used: Counter[PlacedSet]) -> bool:
@@ -243,9 +245,11 @@ def _take_out_spare(answers: list[SetAnswers], used: Counter[PlacedSet]) -> bool
     seated = _seated(used)
     for kind, n in enumerate(answers[0].placing.kinds):
         for _ in range(seated[kind] - n.count):
-            having = sorted((one for one in used if kind in one.kinds), key=lambda o: -len(o.kinds))
-            fewer = ((one, _without(answers, one, kind)) for one in having)
-            whole, left = next(filter(lambda found: found[1] is not None, fewer), (None, None))
+            having = sorted(
+                (placed for placed in used if kind in placed.kinds), key=lambda o: -len(o.kinds)
+            )
+            fewer = ((placed, _without(answers, placed, kind)) for placed in having)
+            whole, left = next(filter(lambda option: option[1] is not None, fewer), (None, None))
             if whole is None or left is None:
                 return False
             used.subtract([whole])
@@ -254,13 +258,15 @@ def _take_out_spare(answers: list[SetAnswers], used: Counter[PlacedSet]) -> bool
     return True
 
 
-def _without(answers: list[SetAnswers], one: PlacedSet, kind: int) -> tuple[PlacedSet, ...] | None:
+def _without(
+    answers: list[SetAnswers], placed: PlacedSet, kind: int
+) -> tuple[PlacedSet, ...] | None:
     """What is left of a set less one job of a kind; None: the others do not share."""
-    if len(one.kinds) == 1:
+    if len(placed.kinds) == 1:
         return ()
-    kinds = list(one.kinds)
+    kinds = list(placed.kinds)
     kinds.remove(kind)
-    left = answers[one.pool].of(tuple(kinds))
+    left = answers[placed.pool].of(tuple(kinds))
     return (left,) if left else None
 
 
@@ -278,13 +284,13 @@ def _seat_waiting(
     seated = _seated(used)
     for kind in sorted(range(len(waiting_costs)), key=lambda kind: -waiting_costs[kind]):
         for _ in range(answers[0].placing.kinds[kind].count - seated[kind]):
-            rooms = sorted(used, key=lambda one: len(one.kinds))
+            rooms = sorted(used, key=lambda placed: len(placed.kinds))
             changes = (
-                (one, more)
-                for one in rooms
-                if len(one.kinds) < MOST_JOBS and time.monotonic() < until
-                if (more := answers[one.pool].of(tuple(sorted((*one.kinds, kind)))))
-                if more.cost - one.cost < waiting_costs[kind]
+                (placed, more)
+                for placed in rooms
+                if len(placed.kinds) < MOST_JOBS and time.monotonic() < until
+                if (more := answers[placed.pool].of(tuple(sorted((*placed.kinds, kind)))))
+                if more.cost - placed.cost < waiting_costs[kind]
             )
             if not (change := next(changes, None)):
                 break
@@ -294,7 +300,7 @@ def _seat_waiting(
 
 
 def _seated(used: Mapping[PlacedSet, int]) -> Counter[int]:
-    return Counter(kind for one, count in used.items() for kind in one.kinds * count)
+    return Counter(kind for placed, count in used.items() for kind in placed.kinds * count)
 
 
 def _plan(
@@ -309,12 +315,14 @@ def _plan(
     waiting = {
         n: kind.count - seated[n] for n, kind in enumerate(placing.kinds) if kind.count > seated[n]
     }
-    order = sorted(used, key=lambda one: (-len(one.kinds), -used[one], one.pool, one.kinds))
+    order = sorted(
+        used, key=lambda placed: (-len(placed.kinds), -used[placed], placed.pool, placed.kinds)
+    )
     waiting_cost = sum(count * waiting_costs[kind] for kind, count in waiting.items())
-    cost = sum(count * one.cost for one, count in used.items()) + waiting_cost
+    cost = sum(count * placed.cost for placed, count in used.items()) + waiting_cost
     return Plan(
         placing=placing,
-        sets={one: used[one] for one in order},
+        sets={placed: used[placed] for placed in order},
         waiting=waiting,
         waiting_cost=waiting_cost,
         cost=cost,
@@ -394,7 +402,9 @@ class _Master:
         exact._add_rest(self.rest_costs)
         exact.add(
             (
-                *filter(lambda one: one.decision or _seats(one) not in self._settled, self.sets),
+                *filter(
+                    lambda placed: placed.decision or _seats(placed) not in self._settled, self.sets
+                ),
                 *more,
             )
         )
@@ -402,12 +412,12 @@ class _Master:
 
     def add(self, sets: Iterable[PlacedSet]) -> int:
         """How many of them are new."""
-        known, before = set(self.sets), len(self.sets)
-        for one in dict.fromkeys(sets):
-            if one not in known and (one.decision or _seats(one) not in self._settled):
-                rows = {kind: float(one.kinds.count(kind)) for kind in set(one.kinds)}
-                self._column(one.cost, rows | {len(self.placing.kinds) + one.pool: 1.0})
-                self.sets.append(one)
+        present, before = set(self.sets), len(self.sets)
+        for placed in dict.fromkeys(sets):
+            if placed not in present and (placed.decision or _seats(placed) not in self._settled):
+                rows = {kind: float(placed.kinds.count(kind)) for kind in set(placed.kinds)}
+                self._column(placed.cost, rows | {len(self.placing.kinds) + placed.pool: 1.0})
+                self.sets.append(placed)
         return len(self.sets) - before
 
     def settle(self, cards: Floats, of: Callable[[PlacedSet], PlacedSet | None]) -> bool:
@@ -417,18 +427,18 @@ class _Master:
         """
         again, first = False, len(self.rest_costs)
         for n in np.flatnonzero(cards > 0).tolist():
-            one = self.sets[n]
-            if one.decision or len(one.kinds) == 1:
+            placed = self.sets[n]
+            if placed.decision or len(placed.kinds) == 1:
                 continue
-            self._settled.add(seats := _seats(one))
-            found = of(one)
-            again |= found is None
-            if found is None:
+            self._settled.add(seats := _seats(placed))
+            settled = of(placed)
+            again |= settled is None
+            if settled is None:
                 self._refused.add(seats)
                 cards[n] = 0.0
             else:
-                self.sets[n] = found
-                self._program.changeColCost(first + n, found.cost)
+                self.sets[n] = settled
+                self._program.changeColCost(first + n, settled.cost)
         self._bound()
         return again
 
@@ -463,7 +473,7 @@ class _Master:
     def free(self, cards: Floats) -> Floats:
         """Empty cards of each pool, where sets have these cards."""
         free = np.array([pool.gpus for pool in self.placing.pools], dtype=float)
-        pools = np.array([one.pool for one in self.sets[: len(cards)]], dtype=np.int64)
+        pools = np.array([placed.pool for placed in self.sets[: len(cards)]], dtype=np.int64)
         free -= np.bincount(pools, cards, minlength=len(free))
         return free
 
@@ -497,15 +507,15 @@ class _Master:
 
     def cost(self, cards: Floats) -> float:
         """Of whole cards of each set, and of jobs that are left."""
-        own = np.array([one.cost for one in self.sets[: len(cards)]])
-        return float(own @ cards + self._rest(cards) @ np.array(self.rest_costs))
+        costs = np.array([placed.cost for placed in self.sets[: len(cards)]])
+        return float(costs @ cards + self._rest(cards) @ np.array(self.rest_costs))
 
     @property
     def seats(self) -> Floats:
         """Of each set, how many jobs of each kind; shape (sets, kinds)."""
         new = np.zeros((len(self.sets) - len(self._seated), len(self.placing.kinds)))
-        for row, one in enumerate(self.sets[len(self._seated) :]):
-            np.add.at(new[row], [*one.kinds], 1)
+        for row, placed in enumerate(self.sets[len(self._seated) :]):
+            np.add.at(new[row], [*placed.kinds], 1)
         self._seated = np.concatenate([self._seated, new])
         return self._seated
 
@@ -519,7 +529,7 @@ class _Master:
         rest, count = len(self.rest_costs), len(self.sets)
         least = np.zeros(count) if least is None else least
         most = np.full(count, highspy.kHighsInf) if most is None else most
-        free = np.array([_seats(one) not in self._refused for one in self.sets], dtype=bool)
+        free = np.array([_seats(placed) not in self._refused for placed in self.sets], dtype=bool)
         free &= True if fits is None else fits
         self._program.changeColsBounds(
             rest + count,
@@ -545,11 +555,11 @@ class _Master:
         )
 
 
-def _seats(one: PlacedSet) -> _Seats:
-    return one.pool, one.kinds
+def _seats(placed: PlacedSet) -> _Seats:
+    return placed.pool, placed.kinds
 
 
-def _found(
+def _search_rounds(
     placing: Placing,
     answers: list[SetAnswers],
     master: _Master,
@@ -572,10 +582,10 @@ def _found(
             break
         enough = NEAR / 2 * cost / sum(pool.gpus for pool in placing.pools)
         searches = _searches(answers, duals, closely=closely)
-        found, most_gain = zip(*(search.all(least, enough) for search in searches), strict=True)
+        sets, most_gain = zip(*(search.all(least, enough) for search in searches), strict=True)
         if not placing.at_once:
             bound = max(bound, LEAST_GAIN * cost, _bound(placing, duals, np.array(most_gain)))
-        new = master.add(one for of_pool in found for one in of_pool)
+        new = master.add(placed for of_pool in sets for placed in of_pool)
         if bound >= (1 - NEAR) * cost or (closely and not new):
             return bound, False
         takes = min(_part(started, time_limit_s) - part, _TURN_PART)
@@ -584,16 +594,18 @@ def _found(
 
 def _master(placing: Placing, answers: list[SetAnswers]) -> _Master:
     """With each job alone, and copies; where one may not be alone, every pair."""
-    sets = [one for a in answers for one in (*a.singles(), *a.copies())]
+    sets = [placed for a in answers for placed in (*a.singles(), *a.copies())]
     everybody = tuple(n for n, kind in enumerate(placing.kinds) for _ in range(kind.count))
     if ADVISED_JOBS <= len(everybody) <= MOST_JOBS:
         there = (a for a in answers if {*everybody} <= {*a.there})
         sets += filter(None, (a.of(everybody) for a in there))
-    if {*everybody} - {kind for one in sets for kind in one.kinds}:
-        sets += [one for a in answers for one in a.pairs()]
+    if {*everybody} - {kind for placed in sets for kind in placed.kinds}:
+        sets += [placed for a in answers for placed in a.pairs()]
     if not placing.at_once:
         _check_seated(placing, sets)
-    sets += [one for n in range(len(answers), len(placing.pools)) for one in placing.joining(n)]
+    sets += [
+        placed for n in range(len(answers), len(placing.pools)) for placed in placing.joining(n)
+    ]
     master = _Master(placing, spare=not placing.at_once)
     master.wait(_dearest(sets))
     master.add(sets)
@@ -606,7 +618,7 @@ def _check_seated(placing: Placing, sets: Iterable[PlacedSet]) -> None:
     Raises:
         NoSplitError: there is one.
     """
-    seated = {kind for one in sets for kind in one.kinds}
+    seated = {kind for placed in sets for kind in placed.kinds}
     if lost := [kind.name for n, kind in enumerate(placing.kinds) if n not in seated]:
         raise NoSplitError(
             f"{', '.join(dict.fromkeys(lost))} cannot be placed",
@@ -653,7 +665,7 @@ def _least(master: _Master) -> float:
 
 def _dearest(sets: Iterable[PlacedSet]) -> float:
     """Cost of the dearest job alone, or of two jobs, where one may not run alone."""
-    return max((one.cost for one in sets if len(one.kinds) <= ADVISED_JOBS), default=1.0)
+    return max((placed.cost for placed in sets if len(placed.kinds) <= ADVISED_JOBS), default=1.0)
 
 
 def _finished(master: _Master, steps: list[Floats], left_s: float) -> Floats:
@@ -664,8 +676,8 @@ def _finished(master: _Master, steps: list[Floats], left_s: float) -> Floats:
     master.keep(next(some for some in kept if best.sum() - some.sum() <= 30))
     if left_s <= 0:
         return best
-    found = master.whole(left_s, NEAR, best)
-    return best if found is None else min((found, best), key=master.cost)
+    counts = master.whole(left_s, NEAR, best)
+    return best if counts is None else min((counts, best), key=master.cost)
 
 
 def _dive(
@@ -707,7 +719,7 @@ def _more(master: _Master, kept: Floats, most: int) -> Floats:
     cards = master.cards()
     kept = np.append(kept, np.zeros(len(cards) - len(kept)))
     part, more, left = cards - kept, np.zeros_like(kept), master.left(kept)
-    pools, free = [one.pool for one in master.sets], master.free(kept)
+    pools, free = [placed.pool for placed in master.sets], master.free(kept)
     for row in np.argsort(-part, kind="stable")[:most].tolist():
         if part[row] < (0.5 if more.any() else ROUNDING):
             break
@@ -721,7 +733,7 @@ def _more(master: _Master, kept: Floats, most: int) -> Floats:
 def _placed_queue(placing: Placing, time_limit_s: float) -> Plan:
     started = time.monotonic()
     ends, pairs = started + time_limit_s, QueuePairs(placing)
-    sets = [*pairs.alone.values(), *pairs.found(started + _SEARCH_PART * time_limit_s)]
+    sets = [*pairs.alone.values(), *pairs.worth_sharing(started + _SEARCH_PART * time_limit_s)]
     _check_seated(placing, sets)
     master = _Master(placing, spare=False)
     master.add(sets)
@@ -730,19 +742,22 @@ def _placed_queue(placing: Placing, time_limit_s: float) -> Plan:
         best = Schedule.of([pairs.alone[kind] for kind in placing.queue], placing)
         latest_s = best.makespan_s * (1 + _SAME)
     apart = best
-    for found in _matchings(master, pairs, latest_s, ends):
-        if found.makespan_s <= latest_s:
-            best = min(best or found, found, key=lambda plan: _badness(placing, plan))
+    for schedule in _matchings(master, pairs, latest_s, ends):
+        if schedule.makespan_s <= latest_s:
+            best = min(best or schedule, schedule, key=lambda plan: _badness(placing, plan))
     if best is None:
         raise _no_plan(placing, pairs, timed_out=time.monotonic() >= ends)
     timed_out = pairs.timed_out or time.monotonic() >= ends
     others = {FIRST_COME: pairs.first_come(), APART: apart}
     used = Counter(best.sets)
-    saved = {one: count * (_alone_cost(placing, one) - one.cost) for one, count in used.items()}
-    order = sorted(used, key=lambda one: (-len(one.kinds), -saved[one], one.kinds))
+    saved = {
+        placed: count * (_alone_cost(placing, placed) - placed.cost)
+        for placed, count in used.items()
+    }
+    order = sorted(used, key=lambda placed: (-len(placed.kinds), -saved[placed], placed.kinds))
     return Plan(
         placing=placing,
-        sets={one: used[one] for one in order},
+        sets={placed: used[placed] for placed in order},
         waiting={},
         waiting_cost=0.0,
         cost=float(placing.spent(best.busy_s, best.energy_j)),
@@ -769,8 +784,8 @@ def _matchings(
         for several in (False, True):
             if time.monotonic() >= ends:
                 return
-            if found := _matching(master, pairs, ends, (part * makespan_s, several), saved):
-                yield found
+            if schedule := _matching(master, pairs, ends, (part * makespan_s, several), saved):
+                yield schedule
 
 
 def _matching(
@@ -787,15 +802,17 @@ def _matching(
     something.
     """
     for _ in range(_MOST_SETTLED):
-        times_s = np.array([one.time_s for one in master.sets])
-        costs = np.array([one.cost for one in master.sets]) - saved * times_s
+        times_s = np.array([placed.time_s for placed in master.sets])
+        costs = np.array([placed.cost for placed in master.sets]) - saved * times_s
         master.limit(costs, _takes(times_s, *within) if within else np.zeros(len(times_s)))
         cards = master.whole(max(ends - time.monotonic(), LEAST_S), _GAP)
         if cards is None:
             return None
         if not master.settle(cards, pairs.decided):
             used = zip(master.sets, cards.astype(int).tolist(), strict=True)
-            return Schedule.of([one for one, count in used for _ in range(count)], master.placing)
+            return Schedule.of(
+                [placed for placed, count in used for _ in range(count)], master.placing
+            )
     return None
 
 
@@ -815,9 +832,9 @@ def _badness(placing: Placing, plan: Schedule) -> tuple[float, float]:
     return float(placing.spent(plan.busy_s, plan.energy_j)), plan.makespan_s
 
 
-def _alone_cost(placing: Placing, one: PlacedSet) -> float:
+def _alone_cost(placing: Placing, placed: PlacedSet) -> float:
     """The same work of a queue, one job after the other."""
-    works = (placing.alone_to_the_end(one.pool, kind) for kind in one.kinds)
+    works = (placing.alone_to_the_end(placed.pool, kind) for kind in placed.kinds)
     return float(sum(placing.spent(*work) for work in works))
 
 

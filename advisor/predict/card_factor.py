@@ -80,7 +80,7 @@ class CardFactor:
         return Interval(value, low, high)
 
     @property
-    def told(self) -> CardPower:
+    def summary(self) -> CardPower:
         """As command line, service and client tell it."""
         return CardPower(
             gpu_uuid=self.gpu_uuid,
@@ -114,25 +114,25 @@ def card_factor(
         observations: Logarithms of observed over expected power on the card, by pair. What a model
             gets wrong of a pair it gets wrong each time, so that a pair counts once.
     """
-    own = references.get(gpu_uuid, {})
-    if not own and not observations:
+    logs = references.get(gpu_uuid, {})
+    if not logs and not observations:
         return None
     others = [statistics.mean(of.values()) for card, of in references.items() if card != gpu_uuid]
     usual = statistics.mean(others) if others else 0.0
-    seen: list[tuple[float, float]] = []
-    if own:
+    estimates: list[tuple[float, float]] = []
+    if logs:
         # Without other cards the one that was profiled on stands for them.
-        variance = _REFERENCE_SPREAD**2 / len(own) + CARD_SPREAD**2 / max(len(others), 1)
-        seen.append((statistics.mean(own.values()) - usual, variance))
+        variance = _REFERENCE_SPREAD**2 / len(logs) + CARD_SPREAD**2 / max(len(others), 1)
+        estimates.append((statistics.mean(logs.values()) - usual, variance))
     if observations:
         pairs = [statistics.median(logs) for logs in observations.values()]
-        seen.append((statistics.mean(pairs), _OBSERVATION_SPREAD**2 / len(pairs)))
-    log_factor, log_stderr = shrunk(seen, CARD_SPREAD)
+        estimates.append((statistics.mean(pairs), _OBSERVATION_SPREAD**2 / len(pairs)))
+    log_factor, log_stderr = shrunk(estimates, CARD_SPREAD)
     return CardFactor(
         gpu_uuid=gpu_uuid,
         log_factor=log_factor,
         log_stderr=log_stderr,
-        references=len(own),
+        references=len(logs),
         observations=len(observations),
     )
 
@@ -144,7 +144,7 @@ def reference_logs(
 
     A profile that was measured on the card itself says nothing of it.
     """
-    found: dict[str, dict[str, list[float]]] = {}
+    ratios: dict[str, dict[str, list[float]]] = {}
     for point in points:
         profile = profiles.get((point.job, gpu_model))
         if point.gpu_model != gpu_model or profile is None or point.gpu_uuid in profile.gpu_uuids:
@@ -153,10 +153,10 @@ def reference_logs(
             not (point.gpus or profile.gpus > 1)  # else of no single card
             and (ratio := _reference_ratio(point, profile)) is not None
         ):
-            found.setdefault(point.gpu_uuid, {}).setdefault(point.job, []).append(ratio)
+            ratios.setdefault(point.gpu_uuid, {}).setdefault(point.job, []).append(ratio)
     return {
         card: {job: statistics.median(logs) for job, logs in jobs.items()}
-        for card, jobs in found.items()
+        for card, jobs in ratios.items()
     }
 
 
@@ -188,8 +188,8 @@ def host_factor(kind: JobKind, profile: Profile, here: Iterable[SoloPoint]) -> t
         and point.rate > 0
         and DOUBTFUL.isdisjoint(point.flags)
     ]
-    found, stderr = shrunk([(log, between_windows**2) for log in logs], between_hosts)
-    return found, math.hypot(stderr, between_windows)
+    log_factor, stderr = shrunk([(log, between_windows**2) for log in logs], between_hosts)
+    return log_factor, math.hypot(stderr, between_windows)
 
 
 def observation_ratio(

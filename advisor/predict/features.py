@@ -143,13 +143,13 @@ def side(profile: Profile, shares: Sequence[float] | Floats) -> Side:
     Raises:
         InputError: a share lies outside the profile.
     """
-    asked = np.asarray(shares, dtype=np.float64)
-    readings = profile.at(asked)
+    points = np.asarray(shares, dtype=np.float64)
+    readings = profile.at(points)
     # A clock that no profile of the training data had is filled in as 0.
     highest_mhz = max(float(profile.values["sm_clock_mhz"].max()), 1.0)
     readings["relative_sm_clock"] = readings["sm_clock_mhz"] / highest_mhz
     readings["relative_power"] = readings["power_w"] / _full_power_w(profile)
-    return Side(profile, asked, readings)
+    return Side(profile, points, readings)
 
 
 def power_limit_w(sides: Sequence[Side]) -> float:
@@ -170,8 +170,8 @@ def _active_idle_power_w(sides: Sequence[Side]) -> float:
     With jobs open its clocks are up, so it is more than the empty GPU draws; where nobody knows how
     much, it is that.
     """
-    known_w = ((s.profile.active_idle_power_w, s.profile.idle_power_w) for s in sides)
-    return sum(idle if math.isnan(active) else active for active, idle in known_w) / len(sides)
+    idles_w = ((s.profile.active_idle_power_w, s.profile.idle_power_w) for s in sides)
+    return sum(idle if math.isnan(active) else active for active, idle in idles_w) / len(sides)
 
 
 def demanded_power_w(sides: Sequence[Side]) -> Floats:
@@ -247,9 +247,9 @@ Float32s: TypeAlias = npt.NDArray[np.float32]
 _STEP = 2.0**-16
 
 
-def speed_features(own: Side, others: Sequence[Side]) -> dict[str, Floats]:
-    """What a model sees of `own` next to `others`; each shape (n,), in a fixed order."""
-    sides = (own, *others)
+def speed_features(side_of_job: Side, others: Sequence[Side]) -> dict[str, Floats]:
+    """What a model sees of `side_of_job` next to `others`; each shape (n,), in a fixed order."""
+    sides = (side_of_job, *others)
     wanted = (
         *("dram_active_percent", "memory_busy_percent", "sm_active_percent"),
         *("tensor_active_percent", "pcie_rx_mib_per_s"),
@@ -257,16 +257,16 @@ def speed_features(own: Side, others: Sequence[Side]) -> dict[str, Floats]:
     sums = {f"sum_{name}": _summed(sides, name) for name in wanted}
     dram = np.maximum(sums["sum_dram_active_percent"], 1.0)
     return {
-        **{f"own_{name}": values for name, values in own.alone.items()},
+        **{f"own_{name}": values for name, values in side_of_job.alone.items()},
         **{
             f"other_{name}": np.maximum.reduce([s.alone[name] for s in others])
-            for name in own.alone
+            for name in side_of_job.alone
         },
-        "own_share_percent": own.shares,
+        "own_share_percent": side_of_job.shares,
         "shares_sum_percent": np.add.reduce([s.shares for s in sides]),
-        **own.shape,
+        **side_of_job.shape,
         **sums,
-        "own_part_of_dram": own.readings["dram_active_percent"] / dram,
+        "own_part_of_dram": side_of_job.readings["dram_active_percent"] / dram,
         "relative_demanded_power": demanded_power_w(sides) / full_power_w(sides),
         "other_resident_warps_percent": np.maximum.reduce(
             [
@@ -281,7 +281,7 @@ def speed_features(own: Side, others: Sequence[Side]) -> dict[str, Floats]:
 def power_features(sides: Sequence[Side]) -> dict[str, Floats]:
     """What a model sees of the power of jobs; each shape (n,), the same in any order of two."""
     shares = [s.shares for s in sides]
-    found = {
+    features = {
         "relative_physical_power": physical_power_w(sides) / full_power_w(sides),
         "relative_demanded_power": demanded_power_w(sides) / full_power_w(sides),
         "shares_sum_percent": np.add.reduce(shares),
@@ -293,21 +293,21 @@ def power_features(sides: Sequence[Side]) -> dict[str, Floats]:
     for name, total, gap in zip(
         _PAIRED, np.add.reduce(paired), np.ptp(paired, axis=0), strict=True
     ):
-        found |= {f"sum_{name}": total, f"gap_{name}": gap}
-    return found
+        features |= {f"sum_{name}": total, f"gap_{name}": gap}
+    return features
 
 
 @functools.cache
 def feature_names_of(features: Callable[[Sequence[Side]], Mapping[str, Floats]]) -> tuple[str, ...]:
     """Names of the features that a function makes, in the order of the columns."""
-    ones = np.ones(2)
+    unit = np.ones(2)
     profile = Profile(
         job="",
         gpu_model="",
         rate_unit="",
         idle_power_w=0.0,
         shares=np.array([WHOLE / 2, WHOLE]),
-        values=dict.fromkeys(COLUMNS, ones),
+        values=dict.fromkeys(COLUMNS, unit),
     )
     any_side = side(profile, profile.shares)
     return tuple(features((any_side, any_side)))

@@ -75,10 +75,10 @@ def windows_of(profiles: Sequence[Profile], windows: Windows) -> list[Window]:
     names = [profile.job for profile in profiles]
     by_name = sorted(range(len(names)), key=names.__getitem__)
     seats = sorted(range(len(names)), key=by_name.__getitem__)
-    found = [w.ordered(seats) for w in windows.get(tuple(sorted(names)), ())]
+    of_names = [w.ordered(seats) for w in windows.get(tuple(sorted(names)), ())]
     if len(set(names)) == len(names):
-        return found
-    return [other for window in found for other in _of_copies(window, names)]
+        return of_names
+    return [other for window in of_names for other in _of_copies(window, names)]
 
 
 def _fewer_of(
@@ -112,8 +112,8 @@ def _beyond(
     all_there, speeds = np.logical_and.reduce(there), p.speeds
     held = free & all_there & (are_alike | are_slower)
     for profile, part in zip(jobs, fewer.parts, strict=True):
-        most, own = np.array(astuple(part.speed))[:, None, None], (names == profile.job)[:, None]
-        speeds = np.where(held & own, np.minimum(speeds, most), speeds)
+        most, is_job = np.array(astuple(part.speed))[:, None, None], (names == profile.job)[:, None]
+        speeds = np.where(held & is_job, np.minimum(speeds, most), speeds)
     least_w = np.array(astuple(fewer.power_w))[:, None]
     power_w = np.where(all_there & are_alike, np.maximum(p.power_w, least_w), p.power_w)
     return replace(p, speeds=speeds, power_w=power_w)
@@ -121,15 +121,15 @@ def _beyond(
 
 def _of_copies(window: Window, names: Sequence[str]) -> Iterator[Window]:
     """The window with copies of a job in every order of their limits; equal ones do the same."""
-    even, seen = _evened(window, names), set[Split]()
+    even, splits = _evened(window, names), set[Split]()
     seats = [[n for n, name in enumerate(names) if name == job] for job in dict.fromkeys(names)]
     back = sorted(range(len(names)), key=[n for of_job in seats for n in of_job].__getitem__)
     differ = any(len({window.split.seats[n] for n in of_job}) > 1 for of_job in seats)
     orders = itertools.product(*map(itertools.permutations, seats)) if differ else [seats]
     for order in orders:
         flat = [n for of_job in order for n in of_job]
-        if (split := window.split.ordered([flat[n] for n in back])) not in seen:
-            seen.add(split)
+        if (split := window.split.ordered([flat[n] for n in back])) not in splits:
+            splits.add(split)
             yield even.ordered([flat[n] for n in back])
 
 
@@ -210,60 +210,66 @@ class MeasuredPredictor:
 
         Adding a job neither raises a speed nor lowers the power beyond those of a measured subset.
         """
-        found = self._of_all(profiles, splits)
+        predictions = self._of_all(profiles, splits)
         for fewer, split in _fewer_of(profiles, self._windows):
             names = {profile.job for profile in fewer}
-            own = tuple((j, tuple(of)) for j, of in self._windows.items() if names.issuperset(j))
-            known = of_few(self._predictor, own, self._gpu_uuid, tuple(fewer), split)
-            found = _beyond(found, profiles, known, fewer)
-        return found
+            smaller = tuple(
+                (j, tuple(of)) for j, of in self._windows.items() if names.issuperset(j)
+            )
+            smaller_set = of_few(self._predictor, smaller, self._gpu_uuid, tuple(fewer), split)
+            predictions = _beyond(predictions, profiles, smaller_set, fewer)
+        return predictions
 
     def _of_all(self, profiles: Sequence[Profile], splits: Sequence[Split]) -> Predictions:
         windows = [w for w in windows_of(profiles, self._windows) if is_within(w.split, profiles)]
         if not windows:
             return self._predictor.predict(profiles, splits)
-        known = self._predictor.predict(
+        base = self._predictor.predict(
             profiles, tuple(dict.fromkeys((*splits, *(w.split for w in windows))))
         )
-        law = [is_by_physics(split) for split in known.splits]
-        both = known, _Seen(len(splits), known.splits, law, windows, self._gpu_uuid)
+        by_physics = [is_by_physics(split) for split in base.splits]
+        both = base, _Evidence(len(splits), base.splits, by_physics, windows, self._gpu_uuid)
         speeds = [self._speeds(n, profiles, *both) for n in range(len(profiles))]
-        found = joined(splits, known)
-        found = _changed(found, self._powers(profiles, *both), np.stack(speeds, axis=1))
-        return _with_latencies(found, windows)
+        predictions = joined(splits, base)
+        predictions = _changed(predictions, self._powers(profiles, *both), np.stack(speeds, axis=1))
+        return _with_latencies(predictions, windows)
 
     def _speeds(
-        self, n: int, profiles: Sequence[Profile], known: Predictions, seen: "_Seen"
+        self, n: int, profiles: Sequence[Profile], base: Predictions, evidence: "_Evidence"
     ) -> Floats:
         profile, is_pair = profiles[n], len(profiles) == ADVISED_JOBS
         of_set = _HOST_SPEED if kind_of(profile) == "launch-bound" else _SET_SPEED
-        solo_rate = known.solo[n][0]
+        solo_rate = base.solo[n][0]
         measured = [
             _reached(profile, rate / solo_rate) if (rate := w.rates[n]) and solo_rate else None
-            for w in seen.windows
+            for w in evidence.windows
         ]
         # By physics a job hangs on the limits of others, where they overlap.
         shares = [
-            s.shares if law else (s.shares[n],)
-            for s, law in zip(seen.splits, seen.law, strict=True)
+            s.shares if is_physics else (s.shares[n],)
+            for s, is_physics in zip(evidence.splits, evidence.by_physics, strict=True)
         ]
-        found = seen.posterior(known.speeds[:, n], shares, measured, SPEED if is_pair else of_set)
+        speeds = evidence.posterior(
+            base.speeds[:, n], shares, measured, SPEED if is_pair else of_set
+        )
         # What was measured to serve all of its demand does, whatever its like falls short by.
-        served = _served_splits(profile, seen.windows, measured)
-        is_served = [split in served for split in seen.splits[: seen.n]]
-        found[1] = np.where(is_served, found[0], found[1])
+        served = _served_splits(profile, evidence.windows, measured)
+        is_served = [split in served for split in evidence.splits[: evidence.n]]
+        speeds[1] = np.where(is_served, speeds[0], speeds[1])
         most = max([1.0, *(speed for speed in measured if speed is not None)])
-        return possible_speeds(profile, found, most)
+        return possible_speeds(profile, speeds, most)
 
-    def _powers(self, profiles: Sequence[Profile], known: Predictions, seen: "_Seen") -> Floats:
+    def _powers(
+        self, profiles: Sequence[Profile], base: Predictions, evidence: "_Evidence"
+    ) -> Floats:
         limit_w = profiles[0].power_limit_w or math.inf
         errors = POWER if len(profiles) == ADVISED_JOBS else _SET_POWER
         shares, measured = (
-            [split.shares for split in seen.splits],
-            [w.power_w or None for w in seen.windows],
+            [split.shares for split in evidence.splits],
+            [w.power_w or None for w in evidence.windows],
         )
-        found = seen.posterior(known.power_w, shares, measured, errors, limit_w)
-        return np.minimum(found, OVER_LIMIT * limit_w)
+        watts = evidence.posterior(base.power_w, shares, measured, errors, limit_w)
+        return np.minimum(watts, OVER_LIMIT * limit_w)
 
 
 @functools.lru_cache(maxsize=1024)  # the same subsets are in many sets and in each other
@@ -292,14 +298,14 @@ def _served_splits(
     """Where every window of a server served all of its demand."""
     if profile.serving is None or profile.serving.offered_rate is None:
         return set()
-    seen = [
+    serving = [
         (w.split, speed) for w, speed in zip(windows, measured, strict=True) if speed is not None
     ]
-    return {split for split, _ in seen} - {split for split, speed in seen if speed < _SPARE}
+    return {split for split, _ in serving} - {split for split, speed in serving if speed < _SPARE}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Seen:
+class _Evidence:
     """What is asked of jobs, and what was measured of them.
 
     Attributes:
@@ -311,7 +317,7 @@ class _Seen:
 
     n: int
     splits: Sequence[Split]
-    law: Sequence[bool]
+    by_physics: Sequence[bool]
     windows: Sequence[Window]
     gpu_uuid: str
 
@@ -332,29 +338,31 @@ class _Seen:
             errors: How errors hang together.
             limit: From `NEAR_LIMIT` of it on all cards are the same.
         """
-        seen = [(w, x) for w, x in zip(self.windows, measured, strict=True) if x is not None]
-        if not seen:
+        pairs = [(w, x) for w, x in zip(self.windows, measured, strict=True) if x is not None]
+        if not pairs:
             return expected[:, : self.n].copy()
-        n, known = self.n, len(seen)
-        rows = [*range(n), *(self.splits.index(w.split) for w, _ in seen)]
+        n, count = self.n, len(pairs)
+        rows = [*range(n), *(self.splits.index(w.split) for w, _ in pairs)]
         value, low, high = expected[:, rows].tolist()
-        cards = np.array([*[self.gpu_uuid] * n, *(w.gpu_uuid for w, _ in seen)])
+        cards = np.array([*[self.gpu_uuid] * n, *(w.gpu_uuid for w, _ in pairs)])
         of_card = np.where(np.array(value) >= NEAR_LIMIT * limit, 0.0, errors.of_card)
-        own_spread = [math.log(b / a) / (2 * NORMAL_90) for a, b in zip(low, high, strict=True)]
-        spread = np.maximum(np.maximum(own_spread, errors.least), of_card)
-        own = np.sqrt(spread**2 - of_card**2)  # the part of the spread that every card has
-        of_rows = [(self.splits[row], self.law[row]) for row in rows]
-        kinds = np.array([f"{s.sharing} {s.below_normal} {law}" for s, law in of_rows])
+        job_spread = [math.log(b / a) / (2 * NORMAL_90) for a, b in zip(low, high, strict=True)]
+        spread = np.maximum(np.maximum(job_spread, errors.least), of_card)
+        common = np.sqrt(spread**2 - of_card**2)  # the part of the spread that every card has
+        of_rows = [(self.splits[row], self.by_physics[row]) for row in rows]
+        kinds = np.array(
+            [f"{s.sharing} {s.below_normal} {is_physics}" for s, is_physics in of_rows]
+        )
         places = np.array([*itertools.zip_longest(*(shares[row] for row in rows), fillvalue=0.0)]).T
         alike = errors.alike(np.linalg.norm(places[:, None] - places[None, n:], axis=2))
         same_kind = kinds[:, None] == kinds[None, n:]
         same_card = (cards[:, None] == cards[None, n:]) & (cards != "")[:, None]
-        covariances = np.outer(own, own[n:]) * alike * same_kind
+        covariances = np.outer(common, common[n:]) * alike * same_kind
         covariances = covariances + np.outer(of_card, of_card[n:]) * same_card
         towards, among = np.split(covariances, [n])
-        logs = np.log([x / was for (_, x), was in zip(seen, value[n:], strict=True)])
+        logs = np.log([x / was for (_, x), was in zip(pairs, value[n:], strict=True)])
         before = spread[:n]
-        moves, explained = _conditioned(among + errors.noise**2 * np.eye(known), towards, logs)
+        moves, explained = _conditioned(among + errors.noise**2 * np.eye(count), towards, logs)
         after = np.sqrt(
             np.maximum(before**2 - explained, 0.0) + errors.noise**2 * explained / before**2
         )
@@ -388,25 +396,26 @@ def narrowed(profile: Profile, shares: Floats, logs: Floats, spreads: Floats) ->
     # What the job does alone on the whole GPU was seen: only the law is in doubt there.
     is_part = profile.shares < WHOLE
     doubt = np.array(profile.doubt)
-    own, there = doubt * is_part, profile.doubt_at(shares) * (shares < WHOLE)
-    found = [
+    here, there = doubt * is_part, profile.doubt_at(shares) * (shares < WHOLE)
+    posteriors = [
         _conditioned(
-            np.outer(seen, seen) * errors.alike(shares[:, None] - shares) + np.diag(spread**2),
-            np.outer(mine, seen) * errors.alike(profile.shares[:, None] - shares),
+            np.outer(at_points, at_points) * errors.alike(shares[:, None] - shares)
+            + np.diag(spread**2),
+            np.outer(mine, at_points) * errors.alike(profile.shares[:, None] - shares),
             log,
         )
-        for errors, mine, seen, log, spread in zip(
-            (SPEED, POWER), own, there, logs, spreads, strict=True
+        for errors, mine, at_points, log, spread in zip(
+            (SPEED, POWER), here, there, logs, spreads, strict=True
         )
     ]
     values = dict(profile.values) | {
         name: np.minimum(np.maximum.accumulate(was * np.exp(move)), was[-1])
-        for name, (move, _) in zip(NEEDED, found, strict=True)
+        for name, (move, _) in zip(NEEDED, posteriors, strict=True)
         for was in [profile.values[name]]
     }
     paces = values["rate"] / profile.values["rate"]
     values |= {name: values[name] * paces for name in values.keys() - {*NEEDED, "sm_clock_mhz"}}
-    left = own**2 - np.array([explained for _, explained in found])
+    left = here**2 - np.array([explained for _, explained in posteriors])
     doubt[:, is_part] = np.sqrt(np.maximum(left, 0.0))[:, is_part]
     return replace(profile, values=values, doubt=doubt)
 
@@ -464,6 +473,8 @@ def _with_latencies(p: Predictions, windows: Sequence[Window]) -> Predictions:
     for split in {w.split for w in windows} & places.keys():
         there = [w.latencies_p99_ms for w in windows if w.split == split and w.latencies_p99_ms]
         for job, of_job in enumerate(zip(*there, strict=True)):
-            if known := [ms for ms in of_job if ms is not None]:
-                tails[:, job, places[split]] = astuple(P99_MEASURED.times(statistics.median(known)))
+            if tails_ms := [ms for ms in of_job if ms is not None]:
+                tails[:, job, places[split]] = astuple(
+                    P99_MEASURED.times(statistics.median(tails_ms))
+                )
     return replace(p, latencies_p99_ms=tails)

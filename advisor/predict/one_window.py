@@ -15,7 +15,7 @@ from typing import Self
 import numpy as np
 
 from advisor.core.gpu import WHOLE
-from advisor.core.records import ONE_WINDOW, PRIOR, UNCOUNTED_UNIT, SoloPoint
+from advisor.core.records import PRIOR, SINGLE_WINDOW, UNCOUNTED_UNIT, SoloPoint
 from advisor.predict.features import MEASURED_ON, crowded
 from advisor.predict.profiles import COLUMNS, Floats, Profile
 
@@ -153,13 +153,15 @@ def mean_window(points: Sequence[SoloPoint]) -> SoloPoint:
     newest, means = points[-1], dict[str, float]()
     for name in (*READ, "idle_power_w"):
         same = [p for p in counted if p.rate_unit == counted[-1].rate_unit]
-        known = [
+        readings = [
             (value, point.window_s or 1.0)
             for point in (same if name == "rate" else points)
             if (value := getattr(point, name)) is not None
         ]
-        if known:
-            means[name] = sum(value * of_s for value, of_s in known) / sum(s for _, s in known)
+        if readings:
+            means[name] = sum(value * of_s for value, of_s in readings) / sum(
+                s for _, s in readings
+            )
     memory_mib = max((point.memory_used_mib or 0.0 for point in points), default=0.0) or None
     return replace(newest, rate_unit=counted[-1].rate_unit, memory_used_mib=memory_mib, **means)
 
@@ -176,9 +178,9 @@ def counter_features(window: SoloWindow) -> Floats:
 
 def share_features(window: SoloWindow, sm: float, dram: float, shares: Sequence[float]) -> Floats:
     """What the rate and the power at shares are estimated from, fractions; shape (shares, 5)."""
-    own = np.array(shares) / WHOLE
+    parts = np.array(shares) / WHOLE
     whole = (sm, dram, window.part_of_power, window.clock_part)
-    return np.column_stack([*(np.full(len(own), x) for x in whole), own])
+    return np.column_stack([*(np.full(len(parts), x) for x in whole), parts])
 
 
 def prior_kept(sm: float, shares: Sequence[float]) -> Floats:
@@ -243,9 +245,9 @@ def prior_estimate(window: SoloWindow, off: float = 0.0) -> WindowEstimate:
     return WindowEstimate.possible(sm, window.dram, rate, rate**_POWER_EXPONENT)
 
 
-def estimated_profile(window: SoloWindow, told: WindowEstimate) -> Profile:
+def estimated_profile(window: SoloWindow, estimate: WindowEstimate) -> Profile:
     """The profile of a seen job."""
-    kept, drawn = (np.append(v, 1) for v in (told.rate, told.power))
+    kept, drawn = (np.append(v, 1) for v in (estimate.rate, estimate.power))
     shares = np.array([*ESTIMATED_SHARES, WHOLE])
     # A job does the same work for each step at any share, so counters go with its rate.
     values = {name: kept * window.read(name) for name in COLUMNS}
@@ -253,8 +255,8 @@ def estimated_profile(window: SoloWindow, told: WindowEstimate) -> Profile:
         "rate": kept,
         "power_w": window.idle_power_w + drawn * (window.power_w - window.idle_power_w),
         "sm_clock_mhz": np.full(len(shares), window.read("sm_clock_mhz")),
-        "sm_active_percent": np.minimum(shares, WHOLE * told.sm * kept),
-        "dram_active_percent": WHOLE * told.dram * kept,
+        "sm_active_percent": np.minimum(shares, WHOLE * estimate.sm * kept),
+        "dram_active_percent": WHOLE * estimate.dram * kept,
     }
     return Profile(
         job=window.job,
@@ -267,6 +269,6 @@ def estimated_profile(window: SoloWindow, told: WindowEstimate) -> Profile:
         shares=shares,
         values=values,
         missing=tuple(name for name, v in values.items() if np.isnan(v).all()),
-        flags=(ONE_WINDOW,) if window.is_learned else (ONE_WINDOW, PRIOR),
+        flags=(SINGLE_WINDOW,) if window.is_learned else (SINGLE_WINDOW, PRIOR),
         busy=window.read(BUSY) / WHOLE,
     )

@@ -37,7 +37,7 @@ STEP_W = 5.0
 _SAME_W = 1.0
 """By which two limits differ that are the same."""
 
-_WORTH = 0.03
+_LEAST_SAVING = 0.03
 """Least part of the energy that such a limit saves: less is within the error of the form."""
 
 
@@ -50,18 +50,18 @@ def under_limit(profile: Profile, limit_w: float) -> Profile:
     Raises:
         InputError: the limit is below half of that of the profile.
     """
-    own_w = profile.power_limit_w
-    if own_w is None or limit_w > own_w + _SAME_W:
+    profiled_w = profile.power_limit_w
+    if profiled_w is None or limit_w > profiled_w + _SAME_W:
         return replace(profile, measured=profile)
-    if limit_w > own_w - _SAME_W:
+    if limit_w > profiled_w - _SAME_W:
         return profile
-    if limit_w < LEAST * own_w:
+    if limit_w < LEAST * profiled_w:
         raise InputError(
             f"what {profile.job} does at {limit_w:g} W is not known",
-            why=f"it was profiled under {own_w:g} W, and limits are known down to half of that",
+            why=f"it was profiled under {profiled_w:g} W, and limits are known down to half of that",
             fix=f"profile it under that limit: advisor profile {profile.job}",
         )
-    left = speed_left(limit_w, profile.values["power_w"], own_w)
+    left = speed_left(limit_w, profile.values["power_w"], profiled_w)
     doubt = np.zeros((2, len(left))) if profile.doubt is None else profile.doubt
     # The range of lost speed is for 90 %, so 3.3 standard deviations wide.
     of_form = (max(_SLOWDOWNS) - min(_SLOWDOWNS)) / 3.3 * (1 - left)
@@ -110,26 +110,26 @@ class LimitPredictor:
         Jobs together slow down as their watts say, and each alone as its own do. Of several
         GPUs the one that draws most decides, by what its jobs draw alone.
         """
-        known = [self._measured[profile] for profile in profiles]
-        found = self._predictor.predict(known, splits)
-        own_w = min(profile.power_limit_w or np.inf for profile in known)
-        seats = np.array([split.gpus or (ALL_GPUS,) * len(known) for split in splits]).T
-        alone_w = np.array([[profile.values["power_w"][-1]] for profile in known])
-        gpus = max(profile.gpus for profile in known)
+        measured = [self._measured[profile] for profile in profiles]
+        predictions = self._predictor.predict(measured, splits)
+        profiled_w = min(profile.power_limit_w or np.inf for profile in measured)
+        seats = np.array([split.gpus or (ALL_GPUS,) * len(measured) for split in splits]).T
+        alone_w = np.array([[profile.values["power_w"][-1]] for profile in measured])
+        gpus = max(profile.gpus for profile in measured)
         there = np.array([(seats == ALL_GPUS) | (seats == gpu) for gpu in range(gpus)])
         of_gpus_w = (there * alone_w).sum(axis=1)
-        most_w = found.power_w * of_gpus_w.max(axis=0) / of_gpus_w.sum(axis=0)
-        together = speed_left(self._limit_w, np.minimum(most_w, own_w), own_w)
+        most_w = predictions.power_w * of_gpus_w.max(axis=0) / of_gpus_w.sum(axis=0)
+        together = speed_left(self._limit_w, np.minimum(most_w, profiled_w), profiled_w)
         solo = solo_of(profiles)
-        alone = [rate / was for (rate, *_), (was, *_) in zip(solo, found.solo, strict=True)]
+        alone = [rate / was for (rate, *_), (was, *_) in zip(solo, predictions.solo, strict=True)]
         apart = np.array([split.sharing == "exclusive" for split in splits])
         part = np.where(apart, 1.0, together[0] / np.array(alone)[:, None])
         return replace(
-            found,
+            predictions,
             solo=solo,
-            speeds=np.minimum(found.speeds * part, np.maximum(found.speeds, 1.0)),
-            power_w=np.minimum(found.power_w, gpus * self._limit_w),
-            latencies_p99_ms=found.latencies_p99_ms / part,
+            speeds=np.minimum(predictions.speeds * part, np.maximum(predictions.speeds, 1.0)),
+            power_w=np.minimum(predictions.power_w, gpus * self._limit_w),
+            latencies_p99_ms=predictions.latencies_p99_ms / part,
         )
 
 
@@ -146,17 +146,17 @@ def lower_limit(
         floors: What each is to keep, for each 1 of its speed under it.
     """
     now_w, *others = {profile.power_limit_w for profile in profiles}
-    own_w = (profiles[0].measured or profiles[0]).power_limit_w
-    if others or now_w is None or own_w is None:
+    profiled_w = (profiles[0].measured or profiles[0]).power_limit_w
+    if others or now_w is None or profiled_w is None:
         return None
-    limits_w = np.arange(math.ceil(LEAST * own_w / STEP_W) * STEP_W, now_w, STEP_W)
-    left = speed_left(limits_w, power_w, own_w)
+    limits_w = np.arange(math.ceil(LEAST * profiled_w / STEP_W) * STEP_W, now_w, STEP_W)
+    left = speed_left(limits_w, power_w, profiled_w)
     if not left.size:
         return None
     saved = 1 - np.minimum(limits_w / power_w, 1.0) / left
     saved = np.where(left >= max(KEPT, *floors), saved, 0.0)
     best = int(saved.argmax())
-    if saved[best] < _WORTH:
+    if saved[best] < _LEAST_SAVING:
         return None
     part, lost = limits_w[best] / power_w, 1 - left[best]
     expected, low, high = (float(1 - lost * by) for by in (1.0, *reversed(_SLOWDOWNS)))

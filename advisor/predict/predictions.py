@@ -105,8 +105,8 @@ class Prediction:
     def objective_value(self, objective: Objective) -> Interval:
         """The objective; see `range_of`, and for the default one `efficiency_factors`."""
         # With prices of whoever asks it is another one.
-        own = self.efficiency if objective is OBJECTIVES[DEFAULT_OBJECTIVE] else None
-        return own or self.range_of(objective.value)
+        efficiency = self.efficiency if objective is OBJECTIVES[DEFAULT_OBJECTIVE] else None
+        return efficiency or self.range_of(objective.value)
 
     @cached_property
     def efficiency(self) -> Interval | None:
@@ -180,14 +180,16 @@ class Predictions:
             split=self.splits[place],
             parts=tuple(self.part(place, job) for job in range(len(self.solo))),
             power_w=Interval(*self.power_w[:, place].tolist()),
-            memory_power_w=_known(self.memory_power_w[:, place]),
+            memory_power_w=_interval(self.memory_power_w[:, place]),
             efficiency_factors=None if math.isnan(low) else (low, high),
         )
 
     def part(self, place: int, job: int) -> _PredictedPart:
         """What is expected of one of the jobs at one of the splits."""
         speed = Interval(*self.speeds[:, job, place].tolist())
-        return _PredictedPart(speed, *self.solo[job], _known(self.latencies_p99_ms[:, job, place]))
+        return _PredictedPart(
+            speed, *self.solo[job], _interval(self.latencies_p99_ms[:, job, place])
+        )
 
     def values(self, objective: Objective) -> list[float]:
         """What each split is worth: objectives are formulas for arrays of rates and watts, too."""
@@ -195,8 +197,8 @@ class Predictions:
             PartResult(speeds * rate, rate, alone_w, gpus)
             for speeds, (rate, alone_w, gpus) in zip(self.speeds[0], self.solo, strict=True)
         ]
-        found: Any = objective.value(_Results(tuple(parts), self.power_w[0]))
-        return found.tolist()
+        values: Any = objective.value(_Results(tuple(parts), self.power_w[0]))
+        return values.tolist()
 
     @cached_property
     def together(self) -> list[int]:
@@ -230,29 +232,31 @@ def joined(splits: Sequence[Split], *parts: Predictions) -> Predictions:
     return Predictions(splits=tuple(splits), solo=parts[0].solo, **columns)
 
 
-def with_doubt(found: Predictions, profiles: Sequence[Profile]) -> Predictions:
+def with_doubt(predictions: Predictions, profiles: Sequence[Profile]) -> Predictions:
     """Bounds that also hold what is not known of estimated profiles, whose errors are independent.
 
     Those of rate and power of one job are not: who is faster draws more, so that work per joule is
     as unsure as the work alone.
     """
     if all(profile.doubt is None for profile in profiles):
-        return found
-    own = [*zip(profiles, np.array([split.shares for split in found.splits]).T, strict=True)]
-    beside = [split.sharing != "exclusive" for split in found.splits]
-    rates, powers = np.moveaxis(np.array([p.doubt_at(of) * beside for p, of in own]), 1, 0)
-    alone_w = np.array([p.at(of, "power_w")["power_w"] for p, of in own])
-    watts = np.sqrt(((powers * alone_w) ** 2).sum(axis=0)) / found.power_w[0]
-    speeds = _wider(found.speeds, rates)
+        return predictions
+    shares_of = [
+        *zip(profiles, np.array([split.shares for split in predictions.splits]).T, strict=True)
+    ]
+    beside = [split.sharing != "exclusive" for split in predictions.splits]
+    rates, powers = np.moveaxis(np.array([p.doubt_at(of) * beside for p, of in shares_of]), 1, 0)
+    alone_w = np.array([p.at(of, "power_w")["power_w"] for p, of in shares_of])
+    watts = np.sqrt(((powers * alone_w) ** 2).sum(axis=0)) / predictions.power_w[0]
+    speeds = _wider(predictions.speeds, rates)
     for job, profile in enumerate(profiles):
         speeds[:, job] = possible_speeds(profile, speeds[:, job])
-    work = found.speeds[0] * np.array(found.solo)[:, 1:2]
+    work = predictions.speeds[0] * np.array(predictions.solo)[:, 1:2]
     of_work = np.sqrt(((rates * work) ** 2).sum(axis=0)) / work.sum(axis=0)
-    factors = np.array([np.ones(len(found.splits)), *found.efficiency_factors])
+    factors = np.array([np.ones(len(predictions.splits)), *predictions.efficiency_factors])
     return replace(
-        found,
+        predictions,
         speeds=speeds,
-        power_w=_wider(found.power_w, watts),
+        power_w=_wider(predictions.power_w, watts),
         efficiency_factors=_wider(factors, of_work)[1:],
     )
 
@@ -272,7 +276,7 @@ def solo_of(profiles: Sequence[Profile]) -> tuple[tuple[float, float, int], ...]
 _UNKNOWN = Interval(math.nan, math.nan, math.nan)
 
 
-def _known(bounds: Floats) -> Interval | None:
+def _interval(bounds: Floats) -> Interval | None:
     return None if math.isnan(bounds[0]) else Interval(*bounds.tolist())
 
 
@@ -297,14 +301,14 @@ class ExpectedPair:
     power_w: Floats
 
 
-AskedPair: TypeAlias = tuple[Sequence[Profile], Sequence[Split]]
+PairQuery: TypeAlias = tuple[Sequence[Profile], Sequence[Split]]
 """Jobs, and the splits that they are asked for at."""
 
 
 class PairPredictor(Predictor, Protocol):
     """One that can be asked of many pairs at once, which is faster."""
 
-    def expected(self, asked: Sequence[AskedPair]) -> list[ExpectedPair]:
+    def expected(self, queries: Sequence[PairQuery]) -> list[ExpectedPair]:
         """Of each pair the values of `predict`, to rounding, in the order of its splits."""
         ...
 

@@ -28,7 +28,7 @@ from advisor.core.objectives import Interval
 from advisor.core.records import BACKLOG, CPU_BOUND, DOUBTFUL, SoloPoint, grouped
 from advisor.errors import InputError
 from advisor.predict.kernels import Kernels, computes_in_bursts
-from advisor.validity.points import NO_PROFILE, is_usable, own_results, with_solo_flags
+from advisor.validity.points import NO_PROFILE, is_usable, results_of_job, with_solo_flags
 from advisor.validity.safe_counts import CheckedCounts, Safety
 
 Floats: TypeAlias = npt.NDArray[np.float64]
@@ -77,9 +77,9 @@ class Serving:
         if self.offered_rate is None:
             return speeds
         chance = self.tolerance
-        found = np.minimum(speeds, np.array([[1.0], [1 - chance], [1 + chance]]))
-        found[2] = np.maximum(found[2], found[0])
-        return found
+        served = np.minimum(speeds, np.array([[1.0], [1 - chance], [1 + chance]]))
+        served[2] = np.maximum(served[2], served[0])
+        return served
 
     def rate_alone(self, measured: float) -> float:
         """What its rates beside others are divided by: what arrives, where all of that was served.
@@ -108,8 +108,8 @@ def serving_of(points: Iterable[SoloPoint]) -> Serving | None:
     points = sorted(points, key=lambda point: point.started_at)
     offered = [p.offered_rate for p in points if p.offered_rate is not None]
     steady = [point for point in points if BACKLOG not in point.flags] or points
-    told = [(p.share_percent, p.latency_p99_ms) for p in steady if p.latency_p99_ms is not None]
-    latencies = {share: [ms for at, ms in told if at == share] for share, _ in told}
+    tails = [(p.share_percent, p.latency_p99_ms) for p in steady if p.latency_p99_ms is not None]
+    latencies = {share: [ms for at, ms in tails if at == share] for share, _ in tails}
     if not (offered or latencies):
         return None
     if latencies:  # more SMs answer no later, where the window of the whole GPU had a backlog
@@ -216,8 +216,8 @@ class Profile:
 
     def doubt_at(self, shares: Floats) -> Floats:
         """`doubt` at these shares, linear between its own; shape (2, n), 0 where it is None."""
-        known = np.zeros((2, len(self.shares))) if self.doubt is None else self.doubt
-        return np.array([np.interp(shares, self.shares, of) for of in known])
+        doubt = np.zeros((2, len(self.shares))) if self.doubt is None else self.doubt
+        return np.array([np.interp(shares, self.shares, of) for of in doubt])
 
     def at(self, shares: Sequence[float] | Floats, *names: str) -> dict[str, Floats]:
         """Columns at these shares, all that are not named, linear between the measured ones; (n,).
@@ -225,17 +225,17 @@ class Profile:
         Raises:
             InputError: a share lies outside the measured ones.
         """
-        asked = np.asarray(shares, dtype=np.float64)
-        if asked.size and (asked.min() < self.shares[0] or asked.max() > WHOLE):
+        wanted = np.asarray(shares, dtype=np.float64)
+        if wanted.size and (wanted.min() < self.shares[0] or wanted.max() > WHOLE):
             raise InputError(
-                f"{self.job} was not measured at {asked.min():g}..{asked.max():g} %",
+                f"{self.job} was not measured at {wanted.min():g}..{wanted.max():g} %",
                 why=f"its profile has {self.shares[0]:g}..100 %",
                 fix=f"measure those shares: advisor profile {self.job}",
             )
-        places, values = np.searchsorted(self.shares, asked), self.values
-        if bool(np.all(self.shares[places] == asked)):
+        places, values = np.searchsorted(self.shares, wanted), self.values
+        if bool(np.all(self.shares[places] == wanted)):
             return {name: values[name][places] for name in names or values}
-        return {name: np.interp(asked, self.shares, values[name]) for name in names or values}
+        return {name: np.interp(wanted, self.shares, values[name]) for name in names or values}
 
     @property
     def whole_gpu_rate(self) -> float:
@@ -256,8 +256,8 @@ class Profile:
     @property
     def lowered_w(self) -> float | None:
         """The limit that it was brought to; None: to no lower one."""
-        own_w = self.measured.power_limit_w if self.measured else self.power_limit_w
-        return None if self.power_limit_w == own_w else self.power_limit_w
+        profiled_w = self.measured.power_limit_w if self.measured else self.power_limit_w
+        return None if self.power_limit_w == profiled_w else self.power_limit_w
 
     @functools.lru_cache(maxsize=4096)  # noqa: B019 - a question asks it of the same few profiles
     def safety(self, host: CheckedCounts | None) -> Safety:
@@ -338,7 +338,7 @@ def make_profiles(points: Iterable[SoloPoint]) -> dict[tuple[str, str], Profile]
     with the share: `advisor.predict.profiles`.
     """
     groups = grouped(with_solo_flags(points), lambda point: (point.job, point.gpu_model))
-    found: dict[tuple[str, str], Profile] = {}
+    profiles: dict[tuple[str, str], Profile] = {}
     for key, of_job in sorted(groups.items()):
         # A job that holds another number of GPUs than before is another one.
         held = max(of_job, key=lambda p: p.started_at).gpus
@@ -348,26 +348,27 @@ def make_profiles(points: Iterable[SoloPoint]) -> dict[tuple[str, str], Profile]
         }
         if best.get(WHOLE) and sum(map(bool, best.values())) > 1:
             # Wrong results make no profile, and still say where not to run.
-            right, wrong = own_results(of_job)
-            found[key] = replace(
+            right, wrong = results_of_job(of_job)
+            profiles[key] = replace(
                 _smoothed(p for group in best.values() for p in group),
                 reported=_reported(best[WHOLE]),
                 right_units=right,
                 wrong_units=wrong,
             )
     # A unit of a job takes the same kernels on another GPU model.
-    counted = {job: p.kernels for (job, _), p in found.items() if p.kernels}
+    counted = {job: p.kernels for (job, _), p in profiles.items() if p.kernels}
     return {
-        key: p if p.kernels else replace(p, kernels=counted.get(key[0])) for key, p in found.items()
+        key: p if p.kernels else replace(p, kernels=counted.get(key[0]))
+        for key, p in profiles.items()
     }
 
 
 def _smoothed(points: Iterable[SoloPoint]) -> Profile:
     """The profile of the points, its rates without dips that are noise, nor watts of bursts."""
-    known = list(points)
-    profile = make_profile(known)
+    solo_points = list(points)
+    profile = make_profile(solo_points)
     stderrs = [
-        _middle([p.rate_stderr for p in known if p.share_percent == share])
+        _middle([p.rate_stderr for p in solo_points if p.share_percent == share])
         for share in profile.shares
     ]
     rates = np.array(non_decreasing_rates(profile.values["rate"].tolist(), stderrs))
@@ -398,15 +399,15 @@ def relative_capacity(profile: Profile, shares: Sequence[float] | Floats) -> Flo
     Raises:
         InputError: a share lies outside the profile.
     """
-    asked = np.asarray(shares, dtype=np.float64)
-    rates = profile.at(asked, "rate")["rate"]
+    wanted = np.asarray(shares, dtype=np.float64)
+    rates = profile.at(wanted, "rate")["rate"]
     serving = profile.serving
     if serving is None or serving.offered_rate is None:
         return rates / profile.whole_gpu_rate
     per_share = np.maximum.accumulate(profile.values["rate"] / profile.shares)
-    below = np.searchsorted(profile.shares, asked, side="right") - 1
+    below = np.searchsorted(profile.shares, wanted, side="right") - 1
     is_short = rates < (1 - serving.tolerance) * serving.offered_rate
-    could = np.maximum(rates, asked * np.fmax(per_share[below], _per_active_percent(profile)))
+    could = np.maximum(rates, wanted * np.fmax(per_share[below], _per_active_percent(profile)))
     return np.where(is_short, rates, could) / profile.whole_gpu_rate
 
 
@@ -457,14 +458,14 @@ def _per_active_percent(profile: Profile) -> float:
 def _reported(whole: Iterable[SoloPoint]) -> tuple[str, str] | None:
     """Of points on the whole GPU, the newest whose results are right."""
     newest_first = sorted(whole, key=lambda p: p.started_at, reverse=True)
-    told = ((p.job_hash, p.reported) for p in newest_first if p.results == "right")
-    return next(((job_hash, values) for job_hash, values in told if job_hash and values), None)
+    reports = ((p.job_hash, p.reported) for p in newest_first if p.results == "right")
+    return next(((job_hash, values) for job_hash, values in reports if job_hash and values), None)
 
 
 def _middle(values: Sequence[float | None]) -> float:
     """Median of those that were measured; NaN of none."""
-    known = [value for value in values if value is not None]
-    return float(np.median(known)) if known else float("nan")
+    present = [value for value in values if value is not None]
+    return float(np.median(present)) if present else float("nan")
 
 
 def _undoubted(points: Iterable[SoloPoint]) -> list[SoloPoint]:
@@ -501,10 +502,10 @@ def non_decreasing_rates(rates: Sequence[float], stderrs: Sequence[float]) -> li
 
 
 def _joined(
-    one: tuple[float, float, int], other: tuple[float, float, int]
+    first: tuple[float, float, int], other: tuple[float, float, int]
 ) -> tuple[float, float, int]:
-    weight = one[1] + other[1]
-    return (one[0] * one[1] + other[0] * other[1]) / weight, weight, one[2] + other[2]
+    weight = first[1] + other[1]
+    return (first[0] * first[1] + other[0] * other[1]) / weight, weight, first[2] + other[2]
 
 
 IDLE = "idle_power_w"
@@ -554,11 +555,11 @@ def filled(profile: Profile, fill: Mapping[str, float]) -> Profile:
     usual = {name: np.full_like(profile.shares, fill[name]) for name in profile.missing}
     measured = {n: v for n, v in profile.values.items() if n not in usual}
     # Gaps between and beyond known values are filled from their neighbours.
-    known = {
+    readings = {
         n: np.interp(profile.shares, profile.shares[~np.isnan(v)], v[~np.isnan(v)])
         for n, v in measured.items()
     }
-    return replace(profile, values={n: (usual | known)[n] for n in profile.values})
+    return replace(profile, values={n: (usual | readings)[n] for n in profile.values})
 
 
 @functools.lru_cache(maxsize=1024)  # the same profile stays the same, so that its features do
@@ -595,12 +596,12 @@ def kind_of(profile: Profile) -> JobKind:
 
 
 @functools.lru_cache(maxsize=4096)  # few, and a question asks for dozens
-def of_job(own: str, others: tuple[str, ...], share_percent: float, place: str) -> str:
+def of_job(situation_alone: str, others: tuple[str, ...], share_percent: float, place: str) -> str:
     """The situation of a job beside others, at a share of a place such as "split"."""
     if share_percent == WHOLE:  # a server without limits takes what it needs, as one that fills
         others = tuple("filling" if kind == "server" else kind for kind in others)
-    situation = own
-    if own == "filling":
+    situation = situation_alone
+    if situation_alone == "filling":
         hardest = next(kind for kind in ("filling", "server", "launch-bound") if kind in others)
         situation = f"filling beside {hardest}"
     if situation in _BY_SHARE and share_percent < _LOW_SHARE_PERCENT:

@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from advisor.core.gpu import ADVISED_JOBS, ALL_GPUS, MOST_GPUS, WHOLE, Split
 from advisor.core.objectives import Interval
-from advisor.core.records import CPU_BOUND, FILLS_PERCENT, ONE_WINDOW
+from advisor.core.records import CPU_BOUND, FILLS_PERCENT, SINGLE_WINDOW
 from advisor.errors import InputError
 from advisor.predict.features import MEASURED_ON, crowded, speed_left, without_limit_w
 from advisor.predict.kernels import Kernels
@@ -97,11 +97,11 @@ class RoundRobin:
         made = np.maximum(made, 1e-3)
         hold_s = np.maximum(held_s, active / made / (self.batches if serves else 1.0))
         runs = whole_active**self.gaps if waits else 1.0
-        own_s = np.full_like(made, held_s) if serves else np.maximum(hold_s, runs / made)
-        return made, own_s, hold_s
+        kernel_s = np.full_like(made, held_s) if serves else np.maximum(hold_s, runs / made)
+        return made, kernel_s, hold_s
 
 
-def dealt(made: Floats, own_s: Floats, hold_s: Floats) -> Floats:
+def dealt(made: Floats, kernel_s: Floats, hold_s: Floats) -> Floats:
     """Kernels a second of each job where each in turn gets one.
 
     For each kernel of its own a job waits for one of every other, or for as many as that makes
@@ -111,21 +111,21 @@ def dealt(made: Floats, own_s: Floats, hold_s: Floats) -> Floats:
 
     Args:
         made: Kernels a second alone.
-        own_s: Time that one takes.
-        hold_s: That it keeps others off, no more than `own_s`.
+        kernel_s: Time that one takes.
+        hold_s: That it keeps others off, no more than `kernel_s`.
     """
     number: int = made.shape[1]
-    ways, left = np.arange(number), np.ones(number)
-    found, waiting_s = np.zeros_like(made), hold_s.copy()
+    options, left = np.arange(number), np.ones(number)
+    rates, waiting_s = np.zeros_like(made), hold_s.copy()
     unknown = np.ones_like(made, dtype=bool)
     for _ in made:
-        between_s = own_s + waiting_s.sum(axis=0) - waiting_s
+        between_s = kernel_s + waiting_s.sum(axis=0) - waiting_s
         able = np.where(unknown, np.minimum(made, left / np.maximum(between_s, 1e-12)), np.inf)
         slowest = able.argmin(axis=0)
-        found[slowest, ways] = able[slowest, ways]
-        unknown[slowest, ways], waiting_s[slowest, ways] = False, 0.0
-        left = left - (hold_s * found)[slowest, ways]
-    return found
+        rates[slowest, options] = able[slowest, options]
+        unknown[slowest, options], waiting_s[slowest, options] = False, 0.0
+        left = left - (hold_s * rates)[slowest, options]
+    return rates
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +187,7 @@ def _most_beside(values: Floats) -> Floats:
     return np.asarray(np.where(values == first, second, first), dtype=np.float64)
 
 
-def turns(jobs: "JobsAlone", kept: float | Floats) -> Floats:
+def time_sliced(jobs: "JobsAlone", kept: float | Floats) -> Floats:
     """What each could do of its speed where the driver gives them equal turns.
 
     None gets longer than it takes, and what those leave is dealt to the others. A job with gaps
@@ -206,7 +206,7 @@ def turns(jobs: "JobsAlone", kept: float | Floats) -> Floats:
     """
     held: Floats = jobs.made * jobs.least_hold_s
     queues = np.asarray(jobs.in_bursts == 0)
-    runs = np.where(jobs.served, jobs.sm, jobs.made * jobs.own_s)
+    runs = np.where(jobs.served, jobs.sm, jobs.made * jobs.kernel_s)
     wanted = np.where(runs < 1 - 1e-6, (runs + held) / 2, 1.0)
     wanted *= (jobs.share > 0) & queues
     taken = np.fmax(wanted, np.where(jobs.served * queues, (jobs.busy + jobs.sm) / 2, 0.0))
@@ -238,7 +238,7 @@ def power_w(
     limit_w: float,
     saved: Floats,
     *,
-    in_turns: bool | npt.NDArray[np.bool_],
+    is_sliced: bool | npt.NDArray[np.bool_],
 ) -> Floats:
     """What all add to the active idle power, each as much as it keeps of its speed; (ways,).
 
@@ -247,11 +247,11 @@ def power_w(
     draws alone: it waits only while others compute. Changes of turns draw as work does. A job that
     draws nothing is an empty seat.
     """
-    kept = np.where(in_turns, np.minimum(1.0, kept / TURNS_KEPT), kept)
-    own = kept * np.maximum(0.0, alone_w - active_idle_w) * (1 - saved)
-    together_w = active_idle_w.sum(axis=0) / (alone_w > 0).sum(axis=0) + own.sum(axis=0)
+    kept = np.where(is_sliced, np.minimum(1.0, kept / SLICING_KEPT), kept)
+    jobs_w = kept * np.maximum(0.0, alone_w - active_idle_w) * (1 - saved)
+    together_w = active_idle_w.sum(axis=0) / (alone_w > 0).sum(axis=0) + jobs_w.sum(axis=0)
     beside: Floats = np.maximum(together_w, alone_w.max(axis=0))
-    return np.minimum(limit_w, np.where(in_turns, together_w, beside))
+    return np.minimum(limit_w, np.where(is_sliced, together_w, beside))
 
 
 SetClass: TypeAlias = Literal[
@@ -294,7 +294,7 @@ _WAITING = 0.7
 
 TAILS = Tails(crowd=1.5, kernel_s=12e-6, held=0.07, burst_ms=12.0, memory=0.85)
 
-TURNS_KEPT, TURN_MS = 0.92, 3.0
+SLICING_KEPT, TURN_MS = 0.92, 3.0
 """Of `turns` and `JobsAlone.later`; a GeForce loses nothing by changes of turns: of half of the
 networks of Lucid's table, on an RTX 3090 (docs/measurements/sets.md)."""
 
@@ -404,8 +404,8 @@ def why_not_below_normal(profiles: Sequence[Profile], split: Split) -> str:
     for seat, profile in enumerate(profiles):
         is_low, job = seat in split.below_normal, profile.job
         if is_low != fills(profile):
-            told = f"{job} does not fill the GPU" if is_low else f"{job} fills the GPU, too"
-            return f"{told}; one that does was measured so, beside one that does not"
+            fact = f"{job} does not fill the GPU" if is_low else f"{job} fills the GPU, too"
+            return f"{fact}; one that does was measured so, beside one that does not"
         occupancy = float(profile.values["sm_occupancy_percent"][-1])
         if is_low and math.isnan(occupancy):
             return f"the occupancy of {job} was not read, so its blocks may be few and long"
@@ -443,14 +443,14 @@ class BelowNormal:
         dram = np.where(low, jobs.dram * jobs.share / WHOLE, 0.0).sum(axis=0)
         longer = np.where(low, 1.0, 1 / (1 - self.slowed * np.minimum(dram, 1.0)))
         hold_s = np.where(low, 0.0, jobs.hold_s)
-        return replace(jobs, own_s=jobs.own_s * longer, hold_s=hold_s)
+        return replace(jobs, kernel_s=jobs.kernel_s * longer, hold_s=hold_s)
 
     def could(self, jobs: "JobsAlone", low: npt.NDArray[np.bool_]) -> Floats:
         """As `JobsAlone.could`, of jobs as `beside` tells them."""
         others = np.where(low, 0.0, jobs.sm * jobs.kept(jobs.could)).sum(axis=0)
         left = np.maximum(0.0, 1 - self.taken * others) * jobs.share / WHOLE
-        own = jobs.rate * np.minimum(1.0, left / np.maximum(jobs.sm, 1e-9))
-        return np.where(low, own, jobs.could)
+        wanted = jobs.rate * np.minimum(1.0, left / np.maximum(jobs.sm, 1e-9))
+        return np.where(low, wanted, jobs.could)
 
 
 BELOW_NORMAL = BelowNormal(slowed=0.8, taken=0.8)
@@ -496,21 +496,24 @@ class SetPredictor:
         alone = alone_at(profiles, np.array([split.shares for split in splits]).T)
         if hold_several(profiles):
             return _on_gpus(profiles, splits, alone)
-        in_turns = np.array([split.sharing == "time-sliced" for split in splits])
-        classes, could = np.where(in_turns, SLICED, alone.classes), alone.could
+        is_sliced = np.array([split.sharing == "time-sliced" for split in splits])
+        classes, could = np.where(is_sliced, SLICED, alone.classes), alone.could
         below = np.array([_below_normal(profiles, split) for split in splits]).T
         if below.any():
             alone = BELOW_NORMAL.beside(alone, below)
             could = BELOW_NORMAL.could(alone, below)
-            own = np.where(below, _LOW, np.where(alone.served, _SERVED_LOW, _BESIDE_LOW))
-            classes = np.where(below.any(axis=0), own, classes)
-        could = np.where(in_turns, alone.in_turns, could)
-        longer, limit_w = np.where(in_turns, alone.later(), TAILS.longer(alone)), _limit_w(profiles)
-        is_even = in_turns | below.any(axis=0)
+            low_classes = np.where(below, _LOW, np.where(alone.served, _SERVED_LOW, _BESIDE_LOW))
+            classes = np.where(below.any(axis=0), low_classes, classes)
+        could = np.where(is_sliced, alone.sliced, could)
+        longer, limit_w = (
+            np.where(is_sliced, alone.later(), TAILS.longer(alone)),
+            _limit_w(profiles),
+        )
+        is_even = is_sliced | below.any(axis=0)
         could = could * np.where(is_even, 1.0, alone.clocks(could, limit_w))
         kept = alone.kept(np.minimum(could, alone.rate))
         watts = power_w(
-            kept, alone.power_w, alone.idle_w, limit_w, alone.saved(), in_turns=in_turns
+            kept, alone.power_w, alone.idle_w, limit_w, alone.saved(), is_sliced=is_sliced
         )
         return _with_bounds(profiles, splits, alone, (could, classes, longer), (watts, limit_w))
 
@@ -602,12 +605,16 @@ def _on_gpus(
     # It makes that part of its kernels, whether it waits for gradients or for neighbours.
     made = alone.made.copy()
     made[rank] *= part
-    cards = [c.slowed(rank, part, part * own) for c, (own, _) in zip(cards, lasting, strict=True)]
+    cards = [
+        c.slowed(rank, part, part * reach) for c, (reach, _) in zip(cards, lasting, strict=True)
+    ]
     could = np.max([replace(c, made=np.where(c.share > 0, made, 0.0)).could for c in cards], axis=0)
     could[rank] = alone.rate[rank] * part
     speeds, limit_w = np.minimum(could, alone.rate), _limit_w(profiles)
     watts = sum(
-        power_w(card.kept(speeds), card.power_w, card.idle_w, limit_w, card.saved(), in_turns=False)
+        power_w(
+            card.kept(speeds), card.power_w, card.idle_w, limit_w, card.saved(), is_sliced=False
+        )
         for card in cards
     )
     classes = np.max([np.where(card.share > 0, card.classes, 0) for card in cards], axis=0)
@@ -616,12 +623,12 @@ def _on_gpus(
     return _with_bounds(profiles, splits, alone, (could, classes, longer), power)
 
 
-def _later_of_two(one: tuple[Floats, Floats], other: tuple[Floats, Floats]) -> Floats:
+def _later_of_two(this: tuple[Floats, Floats], other: tuple[Floats, Floats]) -> Floats:
     """Expected maximum of two normal durations, each with its variance; of two without, the longer.
 
     C. E. Clark, "The Greatest of a Finite Set of Random Variables", Operations Research 9, 1961.
     """
-    (first, of_first), (second, of_second) = one, other
+    (first, of_first), (second, of_second) = this, other
     spread = np.sqrt(of_first + of_second)
     ahead = (first - second) / np.maximum(spread, 1e-12)
     is_first = np.array([NormalDist().cdf(a) for a in ahead.tolist()])
@@ -647,7 +654,7 @@ def _are_apart(shares: Iterable[Any]) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class AnyWay:
+class AnyOptionPredictor:
     """Two jobs side by side as `of_pairs` says, and by physics what `is_by_physics` and tails."""
 
     of_pairs: Predictor
@@ -660,10 +667,10 @@ class AnyWay:
         of_sets = [s for s in splits if several or serves or is_by_physics(s)]
         both = (SetPredictor(), of_sets), (self.of_pairs, of_pairs)
         parts = [by.predict(profiles, some) for by, some in both if some]
-        found = joined(splits, *parts)
+        predictions = joined(splits, *parts)
         if serves:
-            found = replace(found, latencies_p99_ms=parts[0].latencies_p99_ms)
-        return with_doubt(found, profiles)
+            predictions = replace(predictions, latencies_p99_ms=parts[0].latencies_p99_ms)
+        return with_doubt(predictions, profiles)
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -681,10 +688,10 @@ class JobsAlone:
         p99_ms: Of a server; infinite where it is not known.
         busy: Part of the time in which its kernels run on the whole GPU; NaN: not known.
         made: Kernels a second.
-        own_s: Time that one takes.
+        kernel_s: Time that one takes.
         hold_s: That it keeps others off.
         guessed: 1 where kernels are not known.
-        turns_kept: As `TURNS_KEPT`, of its card.
+        slicing_kept: As `TURNS_KEPT`, of its card.
         wanted_w: What it would draw without the power limit.
     """
 
@@ -701,10 +708,10 @@ class JobsAlone:
     p99_ms: Floats
     busy: Floats
     made: Floats
-    own_s: Floats
+    kernel_s: Floats
     hold_s: Floats
     guessed: Floats
-    turns_kept: Floats
+    slicing_kept: Floats
     wanted_w: Floats
 
     def where(self, seated: npt.NDArray[np.bool_]) -> "JobsAlone":
@@ -752,7 +759,7 @@ class JobsAlone:
     @property
     def least_hold_s(self) -> Floats:
         """`hold_s`, of a server in full batches."""
-        return np.minimum(self.own_s, self.hold_s)
+        return np.minimum(self.kernel_s, self.hold_s)
 
     @property
     def apart(self) -> npt.NDArray[np.bool_]:
@@ -765,30 +772,30 @@ class JobsAlone:
         """Places in `CLASSES` under MPS."""
         none, is_filled = CLASSES.index("none fills"), self.fills.any(axis=0)
         beside = np.where(is_filled, CLASSES.index("beside one that fills"), none)
-        found = np.where(self.fills > 0, CLASSES.index("fills"), beside)
+        classes = np.where(self.fills > 0, CLASSES.index("fills"), beside)
         is_limited = ((self.share > 0) & (self.share < WHOLE)).any(axis=0)
         further = 2 * self.guessed.any(axis=0) + 4 * is_limited
-        return np.where(self.apart, is_filled, found + further * (found > none))
+        return np.where(self.apart, is_filled, classes + further * (classes > none))
 
     @property
     def could(self) -> Floats:
         """What each could do with more requests under MPS, as `rate`; no server: what it does."""
-        kernels = dealt(self.made, self.own_s, self.hold_s)
+        kernels = dealt(self.made, self.kernel_s, self.hold_s)
         held = kernels * self.hold_s
-        left = (1 - held.sum(axis=0) + held) / np.maximum(self.own_s, 1e-12)
+        left = (1 - held.sum(axis=0) + held) / np.maximum(self.kernel_s, 1e-12)
         kept = np.maximum(kernels, left) / np.maximum(self.made, 1e-12)
-        of_own = np.where(self.served, np.inf, crowded(self.sm, self.dram))
-        return np.minimum(self.reach, self.rate * np.where(self.apart, of_own, kept))
+        crowded_alone = np.where(self.served, np.inf, crowded(self.sm, self.dram))
+        return np.minimum(self.reach, self.rate * np.where(self.apart, crowded_alone, kept))
 
     @property
-    def in_turns(self) -> Floats:
+    def sliced(self) -> Floats:
         """As `could`, where the driver gives them equal turns."""
-        return np.minimum(self.reach, self.rate * turns(self, self.turns_kept))
+        return np.minimum(self.reach, self.rate * time_sliced(self, self.slicing_kept))
 
     def together_w(self, could: Floats) -> Floats:
         """What all would draw under MPS without the power limit; shape (ways,)."""
         kept = self.kept(np.minimum(could, self.rate))
-        return power_w(kept, self.wanted_w, self.idle_w, math.inf, self.saved(), in_turns=False)
+        return power_w(kept, self.wanted_w, self.idle_w, math.inf, self.saved(), is_sliced=False)
 
     def clocks(self, could: Floats, limit_w: float) -> Floats:
         """Part of its clock alone that the power limit leaves each job that has a limit of SMs.
@@ -799,9 +806,9 @@ class JobsAlone:
         if math.isinf(limit_w):
             return np.ones_like(could)
         left = speed_left(limit_w, self.together_w(could), limit_w)
-        own = speed_left(limit_w, self.wanted_w, limit_w)
+        unlimited = speed_left(limit_w, self.wanted_w, limit_w)
         is_limited = (self.share > 0) & (self.share < WHOLE)
-        return np.where(is_limited, np.minimum(1.0, left / own), 1.0)
+        return np.where(is_limited, np.minimum(1.0, left / unlimited), 1.0)
 
     def later(self, turn_ms: float = TURN_MS) -> Floats:
         """Times its p99 alone, of each that is a server, where the driver gives them equal turns.
@@ -831,10 +838,10 @@ class JobsAlone:
 
 def alone_at(profiles: Sequence[Profile], shares: Floats) -> JobsAlone:
     """Each at its shares, percent; shape (jobs, ways)."""
-    jobs = [_alone(p, tuple(own)) for p, own in zip(profiles, shares.tolist(), strict=True)]
+    jobs = [_alone(p, tuple(of_job)) for p, of_job in zip(profiles, shares.tolist(), strict=True)]
     columns = np.moveaxis(np.array(jobs), 1, 0)
     return JobsAlone(
-        **{field.name: own for field, own in zip(fields(JobsAlone), columns, strict=True)}
+        **{field.name: column for field, column in zip(fields(JobsAlone), columns, strict=True)}
     )
 
 
@@ -849,14 +856,14 @@ def _alone(profile: Profile, shares: tuple[float, ...]) -> Floats:
     most_mhz = np.fmax.reduce(profile.values["sm_clock_mhz"])
     is_read, sm = not math.isnan(sm[-1]), np.where(np.isnan(sm), of_all, sm) / WHOLE
     active = np.fmax(sm, dram / WHOLE)
-    ones, serving = np.ones(len(shares)), profile.serving
+    unit, serving = np.ones(len(shares)), profile.serving
     alone_ms = [serving.p99_alone_ms(share) if serving else None for share in shares]
     is_filling, cores = fills(profile), float(profile.values["job_cpu_percent"][-1]) / WHOLE
     serves = kind_of(profile) == "server"
     # Where no reading says that SMs are idle while it is busy, it is taken to wait between bursts.
     in_bursts = profile.in_bursts or not (is_read or serves or active[-1] >= _WAITING)
     waits = CPU_BOUND in profile.flags or in_bursts
-    if math.isnan(cores) or ONE_WINDOW in profile.flags:
+    if math.isnan(cores) or SINGLE_WINDOW in profile.flags:
         waits |= bool(active[-1] < _WAITING)
     if math.isnan(cores):
         cores = _UNREAD_CORES[is_filling or in_bursts] * (active[-1] if in_bursts else 1.0)
@@ -876,15 +883,15 @@ def _alone(profile: Profile, shares: tuple[float, ...]) -> Floats:
             powers_w[:-1],
             sm[:-1],
             np.nan_to_num(dram[:-1]) / WHOLE,
-            is_filling * ones,
-            serves * ones,
-            active_idle_w(profile) * ones,
-            in_bursts * ones,
+            is_filling * unit,
+            serves * unit,
+            active_idle_w(profile) * unit,
+            in_bursts * unit,
             [math.inf if ms is None else ms for ms in alone_ms],
-            profile.busy * ones,
+            profile.busy * unit,
             *kernels,
-            (profile.kernels is None) * ones,
-            (1.0 if "GeForce" in profile.gpu_model else TURNS_KEPT) * ones,
+            (profile.kernels is None) * unit,
+            (1.0 if "GeForce" in profile.gpu_model else SLICING_KEPT) * unit,
             without_limit_w(limit_w, powers_w[:-1], clocks[:-1] / most_mhz),
         ]
     )

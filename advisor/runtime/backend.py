@@ -93,9 +93,9 @@ def check_environments(
     now = pids()
     wrong = lacking(now, wanted)  # waits for those in the middle of exec, which show no variables
     foreign = frozenset(LIMIT_VARIABLES) - wanted.keys()
-    if found := sorted({name for pid in now for name in foreign & environment_of(pid).keys()}):
+    if names := sorted({name for pid in now for name in foreign & environment_of(pid).keys()}):
         raise LimitNotProvenError(
-            f"processes of the job carry {', '.join(found)}, which can lift its share of {share} %",
+            f"processes of the job carry {', '.join(names)}, which can lift its share of {share} %",
             why="the job's file or a script inside the job sets what only advisor may set",
             fix="leave such variables out of the job",
         )
@@ -212,7 +212,7 @@ _TIMEOUT_S = 60
 
 
 @dataclass(frozen=True, slots=True)
-class SeenGpu:
+class VisibleGpu:
     """One GPU as a process under the limit sees it.
 
     Attributes:
@@ -227,7 +227,7 @@ class SeenGpu:
     free_mib: float | None = None
 
 
-def look(environment: Mapping[str, str], user: int | None = None) -> list[SeenGpu]:
+def look(environment: Mapping[str, str], user: int | None = None) -> list[VisibleGpu]:
     """The GPUs that a process started with `environment` sees.
 
     Args:
@@ -239,7 +239,7 @@ def look(environment: Mapping[str, str], user: int | None = None) -> list[SeenGp
     """
     answer = _probe("cuda", environment, user)
     if "gpus" in answer:
-        return [SeenGpu(**gpu) for gpu in answer["gpus"]]
+        return [VisibleGpu(**gpu) for gpu in answer["gpus"]]
     code = answer.get("error")
     raise LimitNotProvenError(
         f"the CUDA driver refused {answer.get('call')} with error {code}",
@@ -248,34 +248,34 @@ def look(environment: Mapping[str, str], user: int | None = None) -> list[SeenGp
     )
 
 
-def check_granted(gpu: Gpu, share: Share, seen: SeenGpu | None, pipe_dir: Path) -> Granted:
+def check_granted(gpu: Gpu, share: Share, visible: VisibleGpu | None, pipe_dir: Path) -> Granted:
     """Compare what a process saw with what `share` must give.
 
     Raises:
         LimitNotProvenError: wrong GPU, no MPS, another SM count than the share's, or more memory.
     """
-    if seen is None:
+    if visible is None:
         raise LimitNotProvenError(
             f"the job would not see GPU {gpu.uuid}",
             why=f"the MPS daemon in {pipe_dir} serves other GPUs",
             fix="unset CUDA_MPS_PIPE_DIRECTORY, or name the daemon of this GPU",
         )
-    if not seen.mps:
+    if not visible.mps:
         raise LimitNotProvenError(
             f"MPS is not in force: a process with the pipe directory {pipe_dir} saw all "
-            f"{seen.units} SMs without an MPS server",
+            f"{visible.units} SMs without an MPS server",
             why="the driver falls back to the whole GPU when no daemon answers there",
             fix="check that the daemon runs (`advisor doctor`) and that the directory is its own",
         )
-    expected = units_for_percent(share.percent, gpu.units_total or seen.units)
+    expected = units_for_percent(share.percent, gpu.units_total or visible.units)
     # Below the floor that was read on Hopper another GPU may grant what was asked.
-    if seen.units != expected and not (seen.units < expected == SM_FLOOR):
+    if visible.units != expected and not (visible.units < expected == SM_FLOOR):
         raise LimitNotProvenError(
-            f"{share} % of {gpu.units_total} SMs is {expected}, but a process saw {seen.units}",
+            f"{share} % of {gpu.units_total} SMs is {expected}, but a process saw {visible.units}",
             why="fewer: the daemon's own percentage is lower; more: the limit was not taken",
             fix=f"unset {PERCENTAGE} where the daemon is started, and restart it",
         )
-    most_mib, free_mib = share.memory_mib, seen.free_mib
+    most_mib, free_mib = share.memory_mib, visible.free_mib
     # Under a limit the driver tells as free what is left of the limit, not of the card.
     if most_mib is not None and (free_mib is None or free_mib > most_mib):
         free = "nothing is known" if free_mib is None else f"{free_mib:.0f} MiB are free"
@@ -284,7 +284,7 @@ def check_granted(gpu: Gpu, share: Share, seen: SeenGpu | None, pipe_dir: Path) 
             why=f"the driver has not taken {MEMORY_LIMIT}, which CUDA 11.5 and newer know",
             fix="launch without it: --no-memory-limit",
         )
-    return Granted(seen.units, mps=True, memory_mib=most_mib)
+    return Granted(visible.units, mps=True, memory_mib=most_mib)
 
 
 def look_hip(environment: Mapping[str, str]) -> int:
@@ -372,14 +372,14 @@ class CuMaskBackend(Server):
     def prove(self, share: Share, environment: Mapping[str, str]) -> Granted:
         """Read the number of CUs back from inside `environment`."""
         refuse_if_skipped(environment)
-        seen, expected = look_hip(environment), units_for_share(share.percent, self._total, "amd")
-        if seen != expected:
+        units, expected = look_hip(environment), units_for_share(share.percent, self._total, "amd")
+        if units != expected:
             raise LimitNotProvenError(
-                f"{share} % is {expected} CUs, but a process saw {seen}",
+                f"{share} % is {expected} CUs, but a process saw {units}",
                 why="the runtime ignores a mask that it cannot read, without a message",
                 fix="check ROC_GLOBAL_CU_MASK and the ROCm version",
             )
-        return Granted(seen, mps=False)
+        return Granted(units, mps=False)
 
     def check_clients(self, share: Share, pids: Callable[[], Collection[int]]) -> None:
         """Check that every process of the job carries the masks, and that none skips them."""
@@ -425,15 +425,19 @@ class UncappedBackend(Server):
 
     def prove(self, share: Share, environment: Mapping[str, str]) -> Granted:
         """Check that the process sees the whole GPU, without MPS."""
-        found = {gpu.uuid: gpu for gpu in look(environment)}
+        visible_gpus = {gpu.uuid: gpu for gpu in look(environment)}
         for gpu in self.gpu.each:
-            seen = found.get(gpu.uuid)
-            if seen is None or seen.mps or seen.units != (gpu.units_total or seen.units):
+            visible = visible_gpus.get(gpu.uuid)
+            if (
+                visible is None
+                or visible.mps
+                or visible.units != (gpu.units_total or visible.units)
+            ):
                 raise LimitNotProvenError(
-                    f"a process that should have all of {gpu.uuid} saw {seen}",
+                    f"a process that should have all of {gpu.uuid} saw {visible}",
                     fix="stop the MPS daemon of this GPU",
                 )
-        return Granted(found[self.gpu.uuid].units, mps=False)
+        return Granted(visible_gpus[self.gpu.uuid].units, mps=False)
 
     def sight(self) -> Sight:
         """Who computes."""
@@ -671,12 +675,12 @@ class MpsBackend(Server):
 
     def environment(self, share: Share) -> dict[str, str]:
         """Variables that make a process a client under `share`."""
-        own = share.of(self.gpu)
+        gpus = share.of(self.gpu)
         return {
             PIPE_DIRECTORY: str(self.control.pipe_dir),
-            **share.environment(self.gpu.units_total, "nvidia", len(own)),
+            **share.environment(self.gpu.units_total, "nvidia", len(gpus)),
             # By UUID: the daemon renumbers its devices, so an index could miss.
-            "CUDA_VISIBLE_DEVICES": visible(own),
+            "CUDA_VISIBLE_DEVICES": visible(gpus),
         }
 
     def cap(self, percent: int) -> None:
@@ -711,9 +715,11 @@ class MpsBackend(Server):
                 why="a client crashed on the GPU and took its neighbours with it",
                 fix="end all clients of this GPU; the server then recovers",
             )
-        found = {gpu.uuid: gpu for gpu in look(environment)}
+        visible_gpus = {gpu.uuid: gpu for gpu in look(environment)}
         pipe_dir = self.control.pipe_dir
-        granted = [check_granted(g, share, found.get(g.uuid), pipe_dir) for g in share.of(self.gpu)]
+        granted = [
+            check_granted(g, share, visible_gpus.get(g.uuid), pipe_dir) for g in share.of(self.gpu)
+        ]
         return granted[0]
 
     def sight(self) -> Sight:
@@ -806,9 +812,9 @@ def open_mps(
             own percentage is below 100 and would silently tighten every share.
     """
     owned = pipe_dir is None
-    control = Control(pipe_dir or own_pipe_dir(gpu, runtime_dir), environment)
+    control = Control(pipe_dir or private_pipe_dir(gpu, runtime_dir), environment)
     if owned:
-        _open_own_daemon(gpu, runtime_dir, control)
+        _open_private_daemon(gpu, runtime_dir, control)
     # Clients of other users wait, without a word, until the active user's are gone.
     for server in control.servers():
         owner = owner_of(server)
@@ -823,12 +829,12 @@ def open_mps(
     return MpsBackend(gpu, control, owned, computing=computing)
 
 
-def own_pipe_dir(gpu: Gpu, runtime_dir: Path) -> Path:
+def private_pipe_dir(gpu: Gpu, runtime_dir: Path) -> Path:
     """Where a daemon of our own listens."""
     return runtime_dir / gpu.uuid[-12:] / "mps"
 
 
-def _open_own_daemon(gpu: Gpu, runtime_dir: Path, control: Control) -> None:
+def _open_private_daemon(gpu: Gpu, runtime_dir: Path, control: Control) -> None:
     """Start our own daemon; it replaces one that a killed advisor left.
 
     Raises:
@@ -839,7 +845,7 @@ def _open_own_daemon(gpu: Gpu, runtime_dir: Path, control: Control) -> None:
     for name in (pipe_dir.name, "log"):
         private_folder(runtime_dir, pipe_dir.parent.name, name, ours=_OURS)
     # Who holds the locks of these GPUs knows that no other daemon of ours may serve one of them.
-    ours = {one.uuid for one in gpu.each}
+    ours = {part.uuid for part in gpu.each}
     for other in {pipe_dir, *runtime_dir.glob(f"*/{pipe_dir.name}")}:
         left = Control(other, control.environment)
         served = environment_of(daemon_pid(other) or 0).get("CUDA_VISIBLE_DEVICES", "").split(",")
@@ -915,4 +921,4 @@ def named_in_faults(log: str) -> frozenset[int]:
     Such a line may also be of one that a fault takes along: who is named alone is guilty.
     """
     lines = (line for line in log.splitlines() if _FAULT_LINE.search(line))
-    return frozenset(int(found[1]) for line in lines for found in _CLIENT.finditer(line))
+    return frozenset(int(match[1]) for line in lines for match in _CLIENT.finditer(line))

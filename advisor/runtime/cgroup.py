@@ -153,5 +153,5 @@ def remove_cgroup(path: Path) -> None:
 
 
 def _place() -> Path | None:
-    own = control_group("self")
-    return own.parent if own and own.name == OURS else own
+    group = control_group("self")
+    return group.parent if group and group.name == OURS else group

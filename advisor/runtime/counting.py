@@ -53,13 +53,13 @@ class _Run:
 
     Attributes:
         of: Its total, as in `3/60`; None: it has none.
-        seen: How many different numbers it has shown.
+        reads: How many different numbers it has shown.
         step: Its largest rise.
     """
 
     of: float | None
     last: float
-    seen: int = 1
+    reads: int = 1
     step: float = 0.0
 
     @property
@@ -75,7 +75,7 @@ class _Run:
     def rise_to(self, number: float) -> float:
         """Take a number that is no smaller; the progress since the last one."""
         rise = number - self.last
-        self.seen += rise > 0
+        self.reads += rise > 0
         self.last, self.step = number, max(self.step, rise)
         return rise
 
@@ -145,7 +145,7 @@ class Tally:
     def _rise(self, run: _Run, number: float) -> None:
         self._low = []
         rise = number - run.last
-        if run.seen > self._sure_at:
+        if run.reads > self._sure_at:
             self._before = None
         if self._before and number >= self._before[0] and rise > 2 * run.step:
             # The count goes on where it was: what rose meanwhile is a second counter.
@@ -159,9 +159,9 @@ class Tally:
         self._sum += run.left + number
         self._low, self._second = [], -math.inf
         run.last = number
-        run.seen += 1
+        run.reads += 1
         # Within five numbers of a new start the count may turn out to have gone on beside it.
-        self._sure_at = run.seen + 5
+        self._sure_at = run.reads + 5
 
     def _note_other(self, run: _Run, other: _Run) -> None:
         """Another total: the next epoch of this counter, or another counter beside it."""
@@ -178,16 +178,16 @@ class Tally:
             # validation and training differ by more.
             and abs(other.of - run.of) <= 0.2 * run.of
         )
-        known = self._other if self._other and self._other.of == other.of else None
+        other_run = self._other if self._other and self._other.of == other.of else None
         if run.is_full and is_sibling:
             self._replace(run, other)
-        elif known is None:
+        elif other_run is None:
             self._other = other
         else:
-            known.rise_to(max(known.last, other.last))
+            other_run.rise_to(max(other_run.last, other.last))
             # After so many numbers it is the work, where the first one had fewer.
-            if known.seen >= max(run.seen, 20):
-                self._replace(run, known, former=True)
+            if other_run.reads >= max(run.reads, 20):
+                self._replace(run, other_run, former=True)
 
     def _replace(self, run: _Run, other: _Run, *, former: bool = False) -> None:
         if former:
@@ -353,9 +353,9 @@ class OutputLines:
             JobError: the job wrote more than is kept since then; the next look goes on behind it.
         """
         data = self._file.read(LOOK_BYTES)
-        own = os.fstat(self._file.fileno()).st_ino
+        inode = os.fstat(self._file.fileno()).st_ino
         # Another file of this name: its shim has begun again.
-        if len(data) < LOOK_BYTES and _number(self._path) not in (None, own):
+        if len(data) < LOOK_BYTES and _number(self._path) not in (None, inode):
             # Nothing is added any more to a file that was put aside.
             data += self._file.read(LOOK_BYTES - len(data))
             if len(data) < LOOK_BYTES:
@@ -437,10 +437,10 @@ class _OutputMatches:
         """
         if self._too_slow is not None:
             raise self._too_slow
-        found = self._match(self._lines.read())
+        matches = self._match(self._lines.read())
         while last and self._lines.is_behind:
-            found += self._match(self._lines.read())
-        return found + (self._match([self._lines.rest]) if unfinished else [])
+            matches += self._match(self._lines.read())
+        return matches + (self._match([self._lines.rest]) if unfinished else [])
 
     def _match(self, lines: list[bytes]) -> list[re.Match[str]]:
         try:
@@ -498,10 +498,10 @@ class ReportedOutput:
     def read(self) -> Reported:
         """All that the job reported since it started."""
         for match in self._matches.read():
-            value, known = number_of(match.group(match.re.groups)), self._reported
-            first = (*known.first, (known.count + 1, value))[:FIRST_VALUES]
-            wrong = known.not_finite + (not math.isfinite(value))
-            self._reported = Reported(first, known.count + 1, wrong, value)
+            value, reported = number_of(match.group(match.re.groups)), self._reported
+            first = (*reported.first, (reported.count + 1, value))[:FIRST_VALUES]
+            wrong = reported.not_finite + (not math.isfinite(value))
+            self._reported = Reported(first, reported.count + 1, wrong, value)
         return self._reported
 
 
@@ -557,12 +557,12 @@ def percentile_ms(before: tuple[int, ...], after: tuple[int, ...], percent: floa
     The middle of the bucket it falls into, so within 2.5 %; None without requests.
     """
     counts = [now - then for then, now in zip(before, after, strict=False)]
-    total, seen = sum(counts), 0
+    total, so_far = sum(counts), 0
     if total <= 0:
         return None
     for bucket, count in enumerate(counts):
-        seen += count
-        if seen >= total * percent / 100:
+        so_far += count
+        if so_far >= total * percent / 100:
             return 1000 * LATENCY_LEAST_S * LATENCY_STEP ** (bucket + 0.5)
     return None
 

@@ -90,7 +90,7 @@ class JobProcess:
             stdout=subprocess.PIPE,
             start_new_session=True,
         )
-        known_children.add(self._shim.pid)
+        helper_children.add(self._shim.pid)
         assert self._shim.stdin is not None
         assert self._shim.stdout is not None
         self._orders, self._replies = self._shim.stdin.fileno(), self._shim.stdout.fileno()
@@ -186,7 +186,7 @@ class JobProcess:
                     file.close()
         if self._is_over:
             self._shim.wait()
-            known_children.discard(self._shim.pid)
+            helper_children.discard(self._shim.pid)
         if self._cgroup:
             # Its counts go with it.
             self._met_bound = self.met_bound
@@ -242,7 +242,7 @@ LEAVE_S = 5
 
 _PR_SET_CHILD_SUBREAPER, _PR_GET_CHILD_SUBREAPER = 36, 37
 
-known_children = set[int]()
+helper_children = set[int]()
 """Children of this process that have sessions of their own: shims and guards."""
 
 
@@ -318,16 +318,16 @@ def _orphans() -> list[int]:
     ctypes.CDLL(None).prctl(_PR_GET_CHILD_SUBREAPER, ctypes.byref(adopts))
     if not adopts.value:
         return []
-    own = os.getsid(0)
-    found = [
+    session = os.getsid(0)
+    orphans = [
         pid
         for pid in children_of(os.getpid())
-        if pid not in known_children and session_of(pid) not in (None, own)
+        if pid not in helper_children and session_of(pid) not in (None, session)
     ]
-    for pid in found:
+    for pid in orphans:
         with suppress(ChildProcessError):
             os.waitpid(pid, os.WNOHANG)
-    return [pid for pid in found if owner_of(pid) is not None]
+    return [pid for pid in orphans if owner_of(pid) is not None]
 
 
 def _end_until_none(

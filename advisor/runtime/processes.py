@@ -43,8 +43,8 @@ def beat() -> None:
     if current_thread() is not main_thread():
         return
     now_s = time.monotonic()
-    for listener, told_s in list(_listeners.items()):
-        if now_s - told_s >= _EVERY_S:
+    for listener, beat_s in list(_listeners.items()):
+        if now_s - beat_s >= _EVERY_S:
             _listeners[listener] = now_s
             listener()
 
@@ -141,18 +141,18 @@ def children_of(pid: int) -> list[int]:
 def descendants(pid: int) -> list[int]:
     """Living processes below one."""
     children = _by_parent()
-    found = list(children.get(pid, []))
-    for child in found:
-        found += children.get(child, [])
-    return sorted(child for child in found if owner_of(child) is not None)
+    pids = list(children.get(pid, []))
+    for child in pids:
+        pids += children.get(child, [])
+    return sorted(child for child in pids if owner_of(child) is not None)
 
 
 def ancestors_of(pid: int) -> list[int]:
     """The parent of a process, the parent of that, and so on."""
-    found: list[int] = []
-    while len(stat := _stat(pid)) > 3 and (pid := int(stat[1])) and pid not in found:
-        found.append(pid)
-    return found
+    ancestors: list[int] = []
+    while len(stat := _stat(pid)) > 3 and (pid := int(stat[1])) and pid not in ancestors:
+        ancestors.append(pid)
+    return ancestors
 
 
 def is_stopped(pid: int) -> bool:
@@ -191,11 +191,11 @@ def has_memory(pid: int) -> bool:
 
 
 def _by_parent() -> dict[int, list[int]]:
-    found: dict[int, list[int]] = {}
+    children: dict[int, list[int]] = {}
     for pid in _numbers(_PROC):
         if len(stat := _stat(pid)) > 3:
-            found.setdefault(int(stat[1]), []).append(pid)
-    return found
+            children.setdefault(int(stat[1]), []).append(pid)
+    return children
 
 
 def marked_pids(mark: Mapping[str, str]) -> list[int]:
@@ -304,7 +304,7 @@ def of_user(user: int | None) -> dict[str, Any]:
 class _CorePlan:
     """Cores of the profiler, of each job of a set in its order, and of clients that wait."""
 
-    own: frozenset[int]
+    supervisor: frozenset[int]
     slots: tuple[frozenset[int], ...]
     waiting: frozenset[int]
 
@@ -322,14 +322,14 @@ def plan_cores(groups: Sequence[frozenset[int]], jobs: int = 2) -> _CorePlan:
             slow each other down, so they never get different owners.
         jobs: Most jobs that run at the same time.
     """
-    own, *rest = groups
-    rest = rest or [own]
+    supervisor, *rest = groups
+    rest = rest or [supervisor]
     # Dozens of waiting clients look at their gates 200 times a second each.
     *rest, waiting = rest if len(rest) > 2 else [*rest, rest[-1]]
     # In turns, so that on a host with two sockets no job is farther from the GPU.
     each = max(1, len(rest) // jobs)
     slots = (rest[slot::jobs][:each] or rest for slot in range(jobs))
-    return _CorePlan(own, tuple(map(_union, slots)), waiting)
+    return _CorePlan(supervisor, tuple(map(_union, slots)), waiting)
 
 
 def available_cores() -> list[int]:
@@ -366,10 +366,10 @@ _TORCH = re.compile(r"^__version__ = '([^'\s]+)'$", re.MULTILINE)
 
 def loaded_libraries(pids: Iterable[int]) -> str | None:
     """Such as "cublas 130100, torch 2.11.0+cu130", by name; None where no version can be read."""
-    found: dict[str, str] = {}
+    versions: dict[str, str] = {}
     for pid in pids:
-        found |= _of_process(pid)
-    return ", ".join(f"{name} {found[name]}" for name in sorted(found)) or None
+        versions |= _of_process(pid)
+    return ", ".join(f"{name} {versions[name]}" for name in sorted(versions)) or None
 
 
 _HOLDER = re.compile(rf"/(?:site|dist)-packages/({'|'.join(HOLDERS)})[^/]*/.*\.so")
@@ -382,37 +382,37 @@ def memory_bound_of(pids: Collection[int]) -> str | None:
     no command has is without a value. None: none holds memory that it does not need.
     """
     words = "".join(f"\0{foreign_text(f'/proc/{pid}/cmdline')}" for pid in pids).replace("_", "-")
-    found: dict[str, str] = {}
+    bounds: dict[str, str] = {}
     for pid in pids:
-        for way in (
+        for setting in (
             w
             for name in {*_HOLDER.findall(foreign_text(f"/proc/{pid}/maps"))}
             for w in HOLDERS[name]
         ):
-            if way.startswith("-"):
-                given = re.findall(rf"\0{way}[=\0]([^\0]+)", words)
-                found[way] = " ".join((way, *given[-1:]))
-            elif value := environment_of(pid).get(way):
-                found[way] = f"{way}={value}"
-    return " ".join(sorted(found.values())) or None
+            if setting.startswith("-"):
+                given = re.findall(rf"\0{setting}[=\0]([^\0]+)", words)
+                bounds[setting] = " ".join((setting, *given[-1:]))
+            elif value := environment_of(pid).get(setting):
+                bounds[setting] = f"{setting}={value}"
+    return " ".join(sorted(bounds.values())) or None
 
 
 def _of_process(pid: int) -> dict[str, str]:
     maps = foreign_text(f"/proc/{pid}/maps").splitlines()
     paths = {line.split(maxsplit=5)[-1] for line in maps if "/lib" in line}
-    found: dict[str, str] = {}
+    versions: dict[str, str] = {}
     for path in sorted(paths):
         # A container has files of its own.
         file = Path("/proc", str(pid), "root", path.removeprefix("/"))
         if (library := _MAPPED.search(path)) and (version := _version(library[1], file)):
-            found[library[1]] = version
-    return found
+            versions[library[1]] = version
+    return versions
 
 
 def _version(name: str, file: Path) -> str | None:
     if name == "torch":
-        found = _TORCH.search(foreign_text(file.parents[1] / "version.py"))
-        return found and found[1]
+        match = _TORCH.search(foreign_text(file.parents[1] / "version.py"))
+        return match and match[1]
     # The folder that wheels were installed into; of a file that is of none, its own.
     names = ("site-packages", "dist-packages")
     packages = next((folder for folder in file.parents if folder.name in names), file.parent)

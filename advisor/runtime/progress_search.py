@@ -31,7 +31,7 @@ from advisor.progress import FILE_BYTES, GO, HOLD, WAITING
 from advisor.runtime.counting import OutputLines, number_of, plain
 from advisor.runtime.processes import descendants, loaded_libraries, wait_until
 from advisor.scrape.fetch import fetch, listening_urls
-from advisor.scrape.page import KnownServer, parse_selector, read_page, server_of
+from advisor.scrape.page import ServerPreset, parse_selector, read_page, server_of
 
 _NUMBER = r"\d[\d,]*(?:\.\d+)?(?:[kKMGT](?![A-Za-z]))?"
 # Dates and times of day, which rise as steadily as any count.
@@ -96,7 +96,7 @@ _INTERVALS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class FoundProgress:
+class ProgressMatch:
     """How a job tells its progress.
 
     Attributes:
@@ -106,7 +106,7 @@ class FoundProgress:
 
     progress: ProgressSettings
     line: str
-    runner_up: "FoundProgress | None" = None
+    runner_up: "ProgressMatch | None" = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,8 +224,8 @@ class LogNumbers:
     def _note(self, place: _Place, number: float, at_s: float, line: str, *, busy: bool) -> None:
         if place.pattern not in self._candidates and len(self._candidates) >= 3000:
             return
-        found = self._candidates.setdefault(place.pattern, _Candidate(place))
-        found.add(number, at_s, line.strip(), busy=busy)
+        candidate = self._candidates.setdefault(place.pattern, _Candidate(place))
+        candidate.add(number, at_s, line.strip(), busy=busy)
 
     def _places(self, line: str) -> Iterator[tuple[_Place, float]]:
         masked = _CLOCK.sub(lambda match: "\0" * len(match[0]), line)
@@ -280,29 +280,33 @@ class LogNumbers:
         """What may tell the progress, the best first."""
         looked_s = now_s - (self._begun_s if self._begun_s is not None else now_s)
         alive = [
-            one for one in self._candidates.values() if one.counts and one.is_alive(now_s, looked_s)
+            candidate
+            for candidate in self._candidates.values()
+            if candidate.counts and candidate.is_alive(now_s, looked_s)
         ]
         # While a GPU computes in some part of the look, what counts then is its work.
-        alive = [one for one in alive if one.busy_moves] or alive
+        alive = [candidate for candidate in alive if candidate.busy_moves] or alive
         return sorted(
             alive,
-            key=lambda one: (
-                one.place.is_check,
-                one.moves < _ENOUGH_MOVES,
-                one.place.rank,
-                one.restarts > 0,
-                one.wrong > 0,
-                -one.active_s,
+            key=lambda candidate: (
+                candidate.place.is_check,
+                candidate.moves < _ENOUGH_MOVES,
+                candidate.place.rank,
+                candidate.restarts > 0,
+                candidate.wrong > 0,
+                -candidate.active_s,
             ),
         )
 
-    def found(self, now_s: float) -> FoundProgress | None:
+    def match(self, now_s: float) -> ProgressMatch | None:
         """How the job tells its progress, by all that was seen until now; None: nothing does."""
         ranked = self.ranked(now_s)
         if not ranked:
             return None
-        other = next((_found(one) for one in ranked[1:] if one.place.unit), None)
-        return _found(ranked[0], other)
+        other = next(
+            (_match_of(candidate) for candidate in ranked[1:] if candidate.place.unit), None
+        )
+        return _match_of(ranked[0], other)
 
     def is_certain(self, now_s: float, least_s: float) -> bool:
         """Whether more looking would change nothing: steps have been counted for some seconds."""
@@ -323,22 +327,24 @@ class LogNumbers:
         return now_s - self._prepared_s < 5
 
     @property
-    def is_seen(self) -> bool:
+    def has_numbers(self) -> bool:
         """Whether any number was printed that could tell progress."""
         return bool(self._candidates)
 
 
-def search(lines: Sequence[str]) -> FoundProgress | None:
+def search(lines: Sequence[str]) -> ProgressMatch | None:
     """The number that tells progress in lines of which no times are known; None: none does."""
     numbers = LogNumbers()
     for n, line in enumerate(lines):
         numbers.add([line], float(n))
-    return numbers.found(float(len(lines)))
+    return numbers.match(float(len(lines)))
 
 
-def _found(one: _Candidate, runner_up: FoundProgress | None = None) -> FoundProgress:
-    settings = ProgressSettings(kind="output", unit=one.place.unit, pattern=one.place.pattern)
-    return FoundProgress(settings, one.line, runner_up)
+def _match_of(candidate: _Candidate, runner_up: ProgressMatch | None = None) -> ProgressMatch:
+    settings = ProgressSettings(
+        kind="output", unit=candidate.place.unit, pattern=candidate.place.pattern
+    )
+    return ProgressMatch(settings, candidate.line, runner_up)
 
 
 def _prepares(line: str) -> bool:
@@ -358,8 +364,8 @@ def _rank_of(name: str) -> tuple[int | None, str]:
     if not parts or any(map(_NO_COUNTS.match, parts)):
         return None, ""
     for rank, units in ((0, _STEPS), (2, _ITEMS)):
-        if found := [part for part in parts if units.match(part)]:
-            return rank, _plural(found[-1])
+        if unit_words := [part for part in parts if units.match(part)]:
+            return rank, _plural(unit_words[-1])
     return (4, "epochs") if "epoch" in parts or "epochs" in parts else (3, "steps")
 
 
@@ -382,8 +388,8 @@ def _fraction_place(line: str, match: re.Match[str]) -> _Place | None:
         return None
     rank, unit = 1, "steps"
     if after := re.match(rf"\s?({_UNITS})\b(?!\s*[/:=])", right):
-        found, unit = _rank_of(after[1])
-        rank = found or 0
+        unit_rank, unit = _rank_of(after[1])
+        rank = unit_rank or 0
     is_check = any(map(_CHECKS.match, named[-3:]))
     tail = _fraction(match, right)
     if percent:
@@ -398,10 +404,10 @@ def _fraction_place(line: str, match: re.Match[str]) -> _Place | None:
         return _Place(_from_start(left) + tail, unit, rank)
     if "\0" in gap:
         return None
-    own_rank, own_unit = _rank_of(words[-1][0])
+    word_rank, word_unit = _rank_of(words[-1][0])
     # A word that stands right before the fraction names it, if it is one of steps or epochs.
-    if not skipped and unit == "steps" and own_rank not in (None, 3):
-        rank, unit = own_rank or 0, own_unit
+    if not skipped and unit == "steps" and word_rank not in (None, 3):
+        rank, unit = word_rank or 0, word_unit
     between = _passing(r"\D", gap)
     return _Place(rf"\b{re.escape(words[-1][0])}\b{between}{tail}", unit, rank, is_check)
 
@@ -480,7 +486,7 @@ _COUNTS = "advisor.callbacks"
 
 
 @dataclass(frozen=True, slots=True)
-class FoundJob:
+class CountableJob:
     """A command whose progress can be read.
 
     Attributes:
@@ -491,7 +497,7 @@ class FoundJob:
     """
 
     command: tuple[str, ...]
-    found: FoundProgress
+    match: ProgressMatch
     counted: str | None = None
 
 
@@ -505,15 +511,15 @@ def counts_otherwise(job: Job, lines: Sequence[str]) -> InputError | None:
     """The error of a job that does not count in its own way while its output counts in another."""
     seconds = patience_s(job)
     kind, pattern = job.progress.kind, job.progress.pattern
-    found = search(lines) if kind in ("output", "counter") and not job.progress.gate else None
-    if found is None:
+    match = search(lines) if kind in ("output", "counter") and not job.progress.gate else None
+    if match is None:
         return None
     return InputError(
         f"no line that {job.name} wrote in {seconds:g} s matches its pattern {pattern}"
         if pattern
         else f"{job.name} counted nothing in ADVISOR_PROGRESS_FILE in {seconds:g} s",
-        why=f"its output counts otherwise: {found.line!r}",
-        fix=f"the pattern {found.progress.pattern} reads that (progress: {{kind: output, pattern: "
+        why=f"its output counts otherwise: {match.line!r}",
+        fix=f"the pattern {match.progress.pattern} reads that (progress: {{kind: output, pattern: "
         ".. }); where it begins later, set start_timeout_s in its job file",
     )
 
@@ -524,7 +530,7 @@ def find_progress(
     *,
     seconds: float = WATCHED_S,
     computes: Callable[[], bool] = lambda: False,
-) -> FoundJob:
+) -> CountableJob:
     """Run a command until its progress is found, then end it.
 
     A progress file that it counts in is taken at once. Then the metrics page of a known server,
@@ -541,16 +547,16 @@ def find_progress(
         JobError: it failed, or nothing tells its progress.
     """
     with _looking(command, environment) as look:
-        found = look.run(seconds, computes)
+        match = look.run(seconds, computes)
         runs_torch = look.runs_torch
     counted = counted_script(command) if runs_torch else None
-    if found:
-        return FoundJob(tuple(command), found, counted)
+    if match:
+        return CountableJob(tuple(command), match, counted)
     if counted and _has_advisor(command[0], environment):
         words = shlex.split(counted)
         with _looking(words, environment) as second, contextlib.suppress(JobError):
-            if (found := second.run(_LONGEST_LOOK_S, computes)) and not found.line:
-                return FoundJob(tuple(words), found)
+            if (match := second.run(_LONGEST_LOOK_S, computes)) and not match.line:
+                return CountableJob(tuple(words), match)
     raise look.nothing(counted)
 
 
@@ -566,7 +572,7 @@ class _Look:
         job: "subprocess.Popen[bytes]",
         folder: Path,
         output: OutputLines,
-        server: tuple[KnownServer, str | None] | None,
+        server: tuple[ServerPreset, str | None] | None,
     ) -> None:
         self._job, self._folder, self._output, self._server = job, folder, output, server
         self._numbers, self._last_lines = LogNumbers(), list[str]()
@@ -575,37 +581,37 @@ class _Look:
         self._ports: list[str] = []
         self.runs_torch = False
 
-    def run(self, seconds: float, computes: Callable[[], bool]) -> FoundProgress | None:
+    def run(self, seconds: float, computes: Callable[[], bool]) -> ProgressMatch | None:
         """Look until something is certain or the time is up.
 
         Raises:
             JobError: the command failed.
         """
         begun_s = now_s = time.monotonic()
-        asked_s, busy = begun_s - ASK_S, False
+        asked_at_s, busy = begun_s - ASK_S, False
         is_open = False
         while (code := self._job.poll()) is None and (
             now_s - begun_s < seconds or (is_open and now_s - begun_s < _LONGEST_LOOK_S)
         ):
             time.sleep(LOOK_S)
             now_s = time.monotonic()
-            if now_s - asked_s >= ASK_S:
-                asked_s, busy = now_s, computes()
+            if now_s - asked_at_s >= ASK_S:
+                asked_at_s, busy = now_s, computes()
                 self._ask()
             self._read(now_s, busy=busy)
             if (read_plain(self._folder / "progress", 8) or bytes(8)) != bytes(8):
-                return FoundProgress(ProgressSettings(gate=self._passes_gate()), "")
+                return ProgressMatch(ProgressSettings(gate=self._passes_gate()), "")
             if self._page_moves:
                 return self._by_page()
             if self._numbers.is_certain(now_s, CERTAIN_S):
-                return self._numbers.found(now_s)
+                return self._numbers.match(now_s)
             # Silence is no reason to look on: a job that has printed nothing may never do.
-            is_open = self._numbers.is_seen and not self._numbers.is_clear(now_s)
+            is_open = self._numbers.has_numbers and not self._numbers.is_clear(now_s)
         self._ended, self._now_s, self._looked_s = code is not None, now_s, now_s - begun_s
         self._read(now_s, busy=busy)
         if code:
             raise JobError(f"the command ended with exit code {code}", why=self._quoted())
-        return self._by_page() if self._page is not None else self._numbers.found(now_s)
+        return self._by_page() if self._page is not None else self._numbers.match(now_s)
 
     def nothing(self, counted: str | None) -> JobError:
         """The error of a command in which nothing tells its progress."""
@@ -663,21 +669,21 @@ class _Look:
         """Where the page of a known server is: at a port on which the job itself listens."""
         if self._server is None:
             return None
-        known, url = self._server
-        own = [f"{port}{known.path}" for port in self._ports]
-        return url if url in own else next(iter(own), None) if url is None else None
+        server, url = self._server
+        urls = [f"{port}{server.path}" for port in self._ports]
+        return url if url in urls else next(iter(urls), None) if url is None else None
 
-    def _by_page(self) -> FoundProgress:
+    def _by_page(self) -> ProgressMatch:
         assert self._server is not None
-        known: KnownServer = self._server[0]
+        server: ServerPreset = self._server[0]
         settings = ProgressSettings(
             kind="metrics",
-            unit=known.unit,
+            unit=server.unit,
             url=self._url(),
-            counter=known.counter,
-            histogram=known.histogram,
+            counter=server.counter,
+            histogram=server.histogram,
         )
-        return FoundProgress(settings, "")
+        return ProgressMatch(settings, "")
 
     def _passes_gate(self) -> bool:
         """Close the gate, and see whether the job comes to it."""
@@ -696,16 +702,16 @@ class _Look:
 def counted_script(command: Sequence[str]) -> str | None:
     """The same command, whose optimizer steps are counted; None: no script or module of Python."""
     program, *words = command
-    own = next((n for n, word in enumerate(words) if word.endswith(".py") or word == "-m"), None)
-    if "python" not in Path(program).name or own is None or _COUNTS in words:
+    place = next((n for n, word in enumerate(words) if word.endswith(".py") or word == "-m"), None)
+    if "python" not in Path(program).name or place is None or _COUNTS in words:
         return None
-    return shlex.join([program, *words[:own], "-m", _COUNTS, *words[own:]])
+    return shlex.join([program, *words[:place], "-m", _COUNTS, *words[place:]])
 
 
 def _has_advisor(interpreter: str, environment: Mapping[str, str]) -> bool:
-    asked = [interpreter, "-c", f"import {_COUNTS}"]
+    probe = [interpreter, "-c", f"import {_COUNTS}"]
     with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-        done = subprocess.run(asked, env=environment, capture_output=True, timeout=30, check=False)
+        done = subprocess.run(probe, env=environment, capture_output=True, timeout=30, check=False)
         return done.returncode == 0
     return False
 
@@ -720,7 +726,7 @@ def _looking(command: Sequence[str], environment: Mapping[str, str]) -> Generato
         folder = Path(name)
         replace_file(folder / "progress", bytes(FILE_BYTES), durable=False)
         replace_file(folder / "gate", struct.pack("<qq", GO, 0), durable=False)
-        known = {
+        server_settings = {
             "ADVISOR_PROGRESS_FILE": str(folder / "progress"),
             "ADVISOR_GATE_FILE": str(folder / "gate"),
             "PYTHONUNBUFFERED": "1",
@@ -728,7 +734,7 @@ def _looking(command: Sequence[str], environment: Mapping[str, str]) -> Generato
         with writing_private(folder / "output") as output:
             job = subprocess.Popen(
                 command,
-                env={**environment, **known},
+                env={**environment, **server_settings},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,

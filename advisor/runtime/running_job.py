@@ -69,7 +69,7 @@ class RunningJob:
         roots: Lists roots: every process of the job is one of these or a descendant.
         sight: Says who uses its GPU; None where nobody can tell.
         output: File with everything the job wrote.
-        seen_pids: Its processes when they were looked for last, also once they have ended.
+        last_pids: Its processes when they were looked for last, also once they have ended.
         uncounted: Why it was ready before its progress could be read; None: it could.
         keeps_files: Whether its files stay open after its end, for a last count, until `close`.
     """
@@ -98,7 +98,7 @@ class RunningJob:
         self.latency_bounds_ms = partial(read_bounds_ms, self._progress_path)
         self.beats = partial(read_beats, self._progress_path)
         self._started = time.monotonic()
-        self._ended, self.seen_pids = False, frozenset[int]()
+        self._ended, self.last_pids = False, frozenset[int]()
         self.uncounted: AdvisorError | None = None
         self.keeps_files = False
 
@@ -112,8 +112,8 @@ class RunningJob:
 
     def pids(self) -> list[int]:
         """Living processes of the job."""
-        self.seen_pids = frozenset(found := self._process.pids()) or self.seen_pids
-        return found
+        self.last_pids = frozenset(pids := self._process.pids()) or self.last_pids
+        return pids
 
     def proof(self) -> Proof:
         """How far its limit is known."""
@@ -273,9 +273,9 @@ class RunningJob:
         if self._state() in (WAITING, RUNNING):
             return True
         is_once = self.job.progress.kind != "runs"
-        asked = [pid for pid in self.pids() if is_once and catches(pid, signal.SIGTERM)]
-        self._process.terminate_some(asked)
-        return bool(asked)
+        catching = [pid for pid in self.pids() if is_once and catches(pid, signal.SIGTERM)]
+        self._process.terminate_some(catching)
+        return bool(catching)
 
     def stop(self) -> None:
         """End the job: ask at the gate, take it off the GPU, then signals; again does nothing.
@@ -486,9 +486,9 @@ def _counted_by(job: Job) -> tuple[str, ...]:
         return python(), "-I", "-S", str(Path(__file__).with_name("repeat.py"))
     if progress.kind != "metrics":
         return ()
-    told = {"url": progress.url, "counter": progress.counter, "histogram": progress.histogram}
-    told["promised-ms"] = None if job.max_p99_ms is None else str(job.max_p99_ms)
-    options = (f"--{name}={value}" for name, value in told.items() if value is not None)
+    values = {"url": progress.url, "counter": progress.counter, "histogram": progress.histogram}
+    values["promised-ms"] = None if job.max_p99_ms is None else str(job.max_p99_ms)
+    options = (f"--{name}={value}" for name, value in values.items() if value is not None)
     return (python(), "-I", "-c", *_SCRAPE, *options, "--")
 
 
@@ -548,14 +548,14 @@ class _Breach:
 
 
 def check_limits(
-    jobs: Sequence[RunningJob], *, strict: bool = True, known: Collection[int] = ()
+    jobs: Sequence[RunningJob], *, strict: bool = True, former: Collection[int] = ()
 ) -> tuple[int, ...]:
     """Check that nobody computes on the GPU of these jobs but they, each under its limit.
 
     Args:
         jobs: Of one GPU.
         strict: Strangers are as bad as a job that leaves its limit.
-        known: Strangers that were found before, which need no second look.
+        former: Strangers that were found before, which need no second look.
 
     Returns:
         Strangers that compute there, where not `strict`.
@@ -564,12 +564,12 @@ def check_limits(
         LimitBrokenError: somebody does; its `jobs` are those whose processes they are.
         PartitionError: the MPS server cannot be asked.
     """
-    found = _breaches(jobs)
-    if not all(breach.is_stranger and breach.pid in known for breach in found):
+    breaches = _breaches(jobs)
+    if not all(breach.is_stranger and breach.pid in former for breach in breaches):
         time.sleep(CONFIRM_S)
-        before = {breach.pid for breach in found}
-        found = [b for b in _breaches(jobs) if b.pid in before and has_memory(b.pid)]
-    broken = [breach for breach in found if strict or not breach.is_stranger]
+        before = {breach.pid for breach in breaches}
+        breaches = [b for b in _breaches(jobs) if b.pid in before and has_memory(b.pid)]
+    broken = [breach for breach in breaches if strict or not breach.is_stranger]
     if broken:
         raise LimitBrokenError(
             "; ".join(f"process {b.pid} ({name_of(b.pid)}) {b.why}" for b in broken),
@@ -578,10 +578,10 @@ def check_limits(
             "limit alone",
             jobs=frozenset(b.job.job.name for b in broken if b.job),
         )
-    return tuple(breach.pid for breach in found)
+    return tuple(breach.pid for breach in breaches)
 
 
-def is_seen(jobs: Sequence[RunningJob]) -> bool:
+def is_listed(jobs: Sequence[RunningJob]) -> bool:
     """Whether NVML names processes of these jobs; in some containers it names none."""
     sight = jobs[0].sight() if jobs else None
     return sight is None or any(_owners(sight.computing, jobs).values())
@@ -605,7 +605,7 @@ def _breaches(jobs: Sequence[RunningJob]) -> list[_Breach]:
     owners = _owners(sight.computing | (sight.clients or frozenset()), jobs)
     # Numbers of another namespace say nothing of our processes.
     computing = sight.computing if any(owners[pid] for pid in sight.computing) else frozenset[int]()
-    found = [
+    breaches = [
         _Breach(
             pid,
             None,
@@ -617,17 +617,17 @@ def _breaches(jobs: Sequence[RunningJob]) -> list[_Breach]:
         if owners[pid] is None and not name_of(pid).startswith(MPS_SERVER)
     ]
     if sight.clients is not None:
-        found += [
+        breaches += [
             _Breach(pid, job, f"of {job.job.name} computes without MPS, on the whole GPU")
             for pid in computing - sight.clients
             if (job := owners[pid])
         ]
-        found += [
+        breaches += [
             _Breach(pid, None, "is a client of the MPS server and of no job")
             for pid in sight.clients - computing
             if owners[pid] is None
         ]
-    return sorted(found, key=lambda breach: breach.pid)
+    return sorted(breaches, key=lambda breach: breach.pid)
 
 
 def _owners(pids: Collection[int], jobs: Sequence[RunningJob]) -> dict[int, RunningJob | None]:

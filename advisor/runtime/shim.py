@@ -207,24 +207,24 @@ def _become(order: _Order, output: int, shim: int) -> None:
 
 def _below(pid: int) -> list[tuple[int, int]]:
     """All processes below one, each with its parent; those next to it first."""
-    found = [(child, pid) for child in _children(pid)]
-    for child, _ in found:
-        found += [(grandchild, child) for grandchild in _children(child)]
-    return found
+    pairs = [(child, pid) for child in _children(pid)]
+    for child, _ in pairs:
+        pairs += [(grandchild, child) for grandchild in _children(child)]
+    return pairs
 
 
 def _children(pid: int) -> list[int]:
     """Numbers of the children of a process, by all of its threads."""
     if not _KERNEL_LISTS_CHILDREN:
         everybody = map(int, filter(str.isdigit, os.listdir("/proc")))  # noqa: PTH208
-        return [one for one in everybody if _parent(one) == pid]
-    found: list[int] = []
+        return [pid_of_all for pid_of_all in everybody if _parent(pid_of_all) == pid]
+    pids: list[int] = []
     # A Path takes ten times as long, and a chain of forks does not wait.
     with suppress(OSError):
         for thread in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208
             with os.fdopen(_open(f"/proc/{pid}/task/{thread}/children", os.O_RDONLY), "rb") as file:
-                found += map(int, file.read().split())
-    return found
+                pids += map(int, file.read().split())
+    return pids
 
 
 def _parent(pid: int) -> int | None:

@@ -62,7 +62,7 @@ class Scraper:
         self._histogram = parse_selector(histogram) if histogram else None
         self._progress = Progress()
         self._mirror = PageMirror(self._progress, promised_ms)
-        self._told, self._told_s = "", 0.0
+        self._said, self._said_s = "", 0.0
         self._read_s: float | None = None
 
     def look(self, now_s: float) -> None:
@@ -90,8 +90,8 @@ class Scraper:
             raise
 
     def _tell(self, what: str, now_s: float) -> None:
-        if what != self._told or now_s - self._told_s >= 10:
-            self._told, self._told_s = what, now_s
+        if what != self._said or now_s - self._said_s >= 10:
+            self._said, self._said_s = what, now_s
             _say(f"not counted now: {what}")
 
 

@@ -118,14 +118,14 @@ def listening_urls(pids: Iterable[int]) -> list[str]:
 
     Sockets of another network namespace are not among them: they are not reached from here.
     """
-    own = {inode for pid in pids for inode in _sockets(pid)}
+    inodes_of_job = {inode for pid in pids for inode in _sockets(pid)}
     listeners: dict[tuple[int, str], set[str]] = {}
     for host, port, inode in _listening():
         listeners.setdefault((port, host), set()).add(inode)
     return [
         f"http://{f'[{host}]' if ':' in host else host}:{port}"
         for (port, host), inodes in sorted(listeners.items())
-        if inodes <= own
+        if inodes <= inodes_of_job
     ]
 
 
@@ -152,9 +152,9 @@ def _listening() -> Iterator[tuple[str, int, str]]:
 def _loopbacks(address: str) -> tuple[str, ...]:
     """By which addresses this host reaches a listening one, which is in hex words of the CPU."""
     words = (int(address[n : n + 8], 16) for n in range(0, len(address), 8))
-    found = ipaddress.ip_address(b"".join(struct.pack("=I", word) for word in words))
-    if isinstance(found, ipaddress.IPv6Address):
-        found = found.ipv4_mapped or found
-    if found.is_unspecified:
-        return ("127.0.0.1",) if found.version == 4 else ("127.0.0.1", "::1")
-    return (str(found),) if found.is_loopback else ()
+    ip = ipaddress.ip_address(b"".join(struct.pack("=I", word) for word in words))
+    if isinstance(ip, ipaddress.IPv6Address):
+        ip = ip.ipv4_mapped or ip
+    if ip.is_unspecified:
+        return ("127.0.0.1",) if ip.version == 4 else ("127.0.0.1", "::1")
+    return (str(ip),) if ip.is_loopback else ()

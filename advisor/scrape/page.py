@@ -21,7 +21,7 @@ from advisor.progress import LATENCY_STEP, Progress
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KnownServer:
+class ServerPreset:
     """A server, and how its work is counted.
 
     Attributes:
@@ -57,7 +57,7 @@ SERVERS = (
     # vllm-project/vllm: vllm/entrypoints/openai/cli_args.py (--port, --uds, --ssl-keyfile),
     # vllm/entrypoints/cli/serve.py (--headless, --grpc, --disable-log-stats),
     # docs/configuration/serve_args.md (--config); names in vllm/v1/metrics/loggers.py.
-    KnownServer(
+    ServerPreset(
         starts=(
             "vllm serve",
             "vllm.entrypoints.openai.api_server",
@@ -72,7 +72,7 @@ SERVERS = (
     # sgl-project/sglang: docs/advanced_features/server_arguments.md (--port, --config),
     # docs/references/production_metrics.md (--enable-metrics and the names);
     # python/sglang/cli/main.py (serve).
-    KnownServer(
+    ServerPreset(
         starts=("sglang.launch_server", "sglang serve"),
         port=30000,
         config=("--config",),
@@ -81,7 +81,7 @@ SERVERS = (
         histogram="sglang:e2e_request_latency_seconds",
     ),
     # triton-inference-server/server: src/command_line_parser.cc, docs/user_guide/metrics.md.
-    KnownServer(
+    ServerPreset(
         starts=("tritonserver",),
         ports=("--metrics-port",),
         port=8002,
@@ -92,7 +92,7 @@ SERVERS = (
     ),
     # huggingface/text-generation-inference: launcher/src/main.rs (-p, --port), router/src/server.rs
     # (/metrics is on that port: --prometheus-port is taken and not listened on).
-    KnownServer(
+    ServerPreset(
         starts=("text-generation-launcher", "text-generation-router"),
         ports=("-p", "--port"),
         port=3000,
@@ -102,7 +102,7 @@ SERVERS = (
     ),
     # huggingface/text-embeddings-inference: router/src/main.rs (-p, --port),
     # router/src/http/server.rs (/metrics on that port and the names).
-    KnownServer(
+    ServerPreset(
         starts=("text-embeddings-router",),
         ports=("-p", "--port"),
         port=3000,
@@ -112,7 +112,7 @@ SERVERS = (
         histogram="te_request_duration",
     ),
     # ggml-org/llama.cpp: tools/server/README.md.
-    KnownServer(
+    ServerPreset(
         starts=("llama-server",),
         port=8080,
         needs=("--metrics",),
@@ -122,7 +122,7 @@ SERVERS = (
     # NVIDIA/TensorRT-LLM: tensorrt_llm/commands/serve.py (--port, subcommands),
     # tensorrt_llm/serve/openai_server.py (/metrics is JSON; the Prometheus page is there where
     # return_perf_metrics is true), tensorrt_llm/metrics/collector.py (names).
-    KnownServer(
+    ServerPreset(
         starts=("trtllm-serve", "tensorrt_llm.commands.serve"),
         others=("grpc", "disaggregated", "disaggregated_mpi_worker", "mm_embedding_serve"),
         port=8000,
@@ -133,7 +133,7 @@ SERVERS = (
     ),
     # InternLM/lmdeploy: lmdeploy/cli/serve.py (--server-port, --disable-metrics; with --proxy-url
     # the port may be chosen by the server), lmdeploy/metrics/loggers.py (names).
-    KnownServer(
+    ServerPreset(
         starts=("lmdeploy serve api_server",),
         ports=("--server-port",),
         port=23333,
@@ -145,7 +145,7 @@ SERVERS = (
     ),
     # pytorch/serve: docs/metrics_api.md, docs/metrics.md (the names; only where metrics_mode is
     # prometheus or legacy), docs/configuration.md (metrics_address is set in a file alone).
-    KnownServer(
+    ServerPreset(
         starts=("torchserve",),
         ports=(),
         port=8082,
@@ -155,11 +155,11 @@ SERVERS = (
         unit="requests",
     ),
     # ollama/ollama: envconfig/config.go (OLLAMA_HOST); its source has no Prometheus page.
-    KnownServer(starts=("ollama serve",), ports=(), port=11434, counter=None),
+    ServerPreset(starts=("ollama serve",), ports=(), port=11434, counter=None),
 )
 
 
-def server_of(command: Sequence[str]) -> tuple[KnownServer, str | None] | None:
+def server_of(command: Sequence[str]) -> tuple[ServerPreset, str | None] | None:
     """The server that a command line starts, and the URL of its page.
 
     None: it starts none that is known. The URL is None where the command line does not tell the
@@ -180,9 +180,9 @@ def server_of(command: Sequence[str]) -> tuple[KnownServer, str | None] | None:
     return None
 
 
-def _url(server: KnownServer, words: Sequence[str]) -> str | None:
+def _url(server: ServerPreset, words: Sequence[str]) -> str | None:
     needed = all(_given(words, option) for option in server.needs)
-    if server.counter is None or not needed or any(_given(words, one) for one in server.off):
+    if server.counter is None or not needed or any(_given(words, option) for option in server.off):
         return None
     # A server with these addresses answers at 127.0.0.1.
     if not {*_values(words, server.hosts)} <= {"127.0.0.1", "localhost", "0.0.0.0", "::"}:
@@ -190,7 +190,7 @@ def _url(server: KnownServer, words: Sequence[str]) -> str | None:
     if ports := [*_values(words, server.ports)]:
         port = ports[-1]
     else:
-        port = "" if any(_given(words, one) for one in server.config) else f"{server.port}"
+        port = "" if any(_given(words, option) for option in server.config) else f"{server.port}"
     # 0 lets the kernel choose, and $PORT is known to the shell alone.
     if not (re.fullmatch(r"[0-9]{1,5}", port) and 0 < int(port) < 2**16):
         return None
@@ -406,17 +406,19 @@ def _buckets(page: bytes, histogram: Sample) -> tuple[tuple[float, float], ...]:
         except ValueError as error:
             raise JobError(f"a bucket ends at le={text[:100]!r}, which is no number") from error
         sums[bound] = sums.get(bound, 0.0) + sample.value
-    told = re.search(rb"^# TYPE %b (\S+)" % re.escape(histogram.name.encode()), page, re.MULTILINE)
-    is_other = told is not None and told[1] not in (b"histogram", b"untyped", b"unknown")
+    declared = re.search(
+        rb"^# TYPE %b (\S+)" % re.escape(histogram.name.encode()), page, re.MULTILINE
+    )
+    is_other = declared is not None and declared[1] not in (b"histogram", b"untyped", b"unknown")
     if kinds - {"histogram", "unknown"} or is_other:
         raise JobError(f"{histogram.name} is no histogram")
-    found = tuple(sorted(sums.items()))
-    counts = [count for _, count in found]
-    if found and (found[-1][0] != math.inf or not counts[0] >= 0 or counts != sorted(counts)):
+    buckets = tuple(sorted(sums.items()))
+    counts = [count for _, count in buckets]
+    if buckets and (buckets[-1][0] != math.inf or not counts[0] >= 0 or counts != sorted(counts)):
         raise JobError(f"the buckets of {histogram.name} are no cumulative ones up to +Inf")
     if not all(count < _LARGEST_COUNT for count in counts):
         raise JobError(f"{histogram.name} has a count that is not finite")
-    return found
+    return buckets
 
 
 def _samples(page: bytes, wanted: Sample) -> Iterator[tuple[str, str, Any]]:
@@ -472,7 +474,7 @@ class PageMirror:
 
     def __init__(self, progress: Progress, promised_ms: float | None = None) -> None:
         self._progress, self._promised_ms = progress, promised_ms
-        self._total, self._told = SeriesTotal(), 0
+        self._total, self._counted = SeriesTotal(), 0
         self._buckets: tuple[tuple[float, float], ...] = ()
 
     def take(self, reading: Reading) -> None:
@@ -481,8 +483,8 @@ class PageMirror:
         Raises:
             JobError: the buckets do not reach a promised latency.
         """
-        before, self._told = self._told, int(self._total.add(reading.counts))
-        self._progress.add(self._told - before)
+        before, self._counted = self._counted, int(self._total.add(reading.counts))
+        self._progress.add(self._counted - before)
         if reading.buckets:
             self._take_latencies(reading.buckets)
 
@@ -499,21 +501,21 @@ class PageMirror:
         if bounds_s != [*before]:
             self._progress.bounded(bounds_s)
         counts = [round(count) for _, count in buckets]
-        known = [round(before.get(bound_s, 0.0)) for bound_s in bounds_s]
+        earlier = [round(before.get(bound_s, 0.0)) for bound_s in bounds_s]
         # What one bucket has is the difference to the one below it.
-        new, old = _differences(counts), _differences(known)
+        new, old = _differences(counts), _differences(earlier)
         if any(now < then for now, then in zip(new, old, strict=True)):
             old = [0] * len(new)  # the server started again
         for bounds, then, now in zip(pairwise([0.0, *bounds_s]), old, new, strict=True):
             self._spread(bounds, then, now)
         self._buckets = buckets
 
-    def _spread(self, bounds_s: tuple[float, float], known: int, now: int) -> None:
+    def _spread(self, bounds_s: tuple[float, float], earlier: int, now: int) -> None:
         low_s, high_s = max(bounds_s[0], 0.0), bounds_s[1]
         if high_s == math.inf:
             low_s = high_s = low_s * LATENCY_STEP
         # So many different latencies are taken from one bucket in one reading.
-        for first, after in pairwise([*range(known, now, 1 + (now - known) // 1000), now]):
+        for first, after in pairwise([*range(earlier, now, 1 + (now - earlier) // 1000), now]):
             self._progress.took(low_s + (high_s - low_s) * (first * _GOLDEN % 1), after - first)
 
 

@@ -62,23 +62,23 @@ class Compared:
 def find_drifts(compared: Iterable[Compared]) -> tuple[DriftedJob, ...]:
     """The quantities that drift, by job, GPU model, card and quantity; values in any order."""
     series = grouped(
-        (one for one in compared if one.observed > 0 and one.expected.value > 0),
-        lambda one: (one.job, one.gpu_model, one.gpu_uuid or "", one.quantity),
+        (value for value in compared if value.observed > 0 and value.expected.value > 0),
+        lambda value: (value.job, value.gpu_model, value.gpu_uuid or "", value.quantity),
     )
-    in_time = (sorted(series[key], key=lambda one: one.at) for key in sorted(series))
+    in_time = (sorted(series[key], key=lambda value: value.at) for key in sorted(series))
     return tuple(drift for values in in_time if (drift := _drift(values)))
 
 
 def _drift(values: Sequence[Compared]) -> DriftedJob | None:
-    changes, level = find_changes([(one.setting, one.standardised) for one in values])
+    changes, level = find_changes([(value.setting, value.standardised) for value in values])
     if not changes or abs(level) <= SLACK:
         return None
     first, since = changes[0], changes[-1]
-    off = statistics.fmean(one.log_ratio for one in values[since:])
-    if first and abs(off) <= abs(statistics.fmean(one.log_ratio for one in values[:first])):
+    off = statistics.fmean(value.log_ratio for value in values[since:])
+    if first and abs(off) <= abs(statistics.fmean(value.log_ratio for value in values[:first])):
         return None
-    old = {name for one in values[:since] for name in one.software}
-    new = {name for one in values[since:] for name in one.software if name not in old}
+    old = {name for value in values[:since] for name in value.software}
+    new = {name for value in values[since:] for name in value.software if name not in old}
     return DriftedJob(
         job=values[since].job,
         gpu_model=values[since].gpu_model,
@@ -101,13 +101,15 @@ def drifts_of(
 ) -> Mapping[tuple[str, str], DriftedJob]:
     """The drift furthest off of each job and quantity on a card, or on any card of a GPU model."""
     names = set(jobs)
-    found: dict[tuple[str, str], DriftedJob] = {}
+    drift_by_key: dict[tuple[str, str], DriftedJob] = {}
     for drift in drifts:
         there = drift.gpu_model == gpu_model and gpu_uuid in (None, drift.gpu_uuid)
         if drift.job in names and there:
             key = drift.job, drift.quantity
-            found[key] = max(found.get(key, drift), drift, key=lambda d: abs(math.log(d.ratio)))
-    return found
+            drift_by_key[key] = max(
+                drift_by_key.get(key, drift), drift, key=lambda d: abs(math.log(d.ratio))
+            )
+    return drift_by_key
 
 
 SLACK = 0.5
@@ -165,17 +167,17 @@ class _Level:
 
     Attributes:
         off: How far all of them are off; 0 until something has changed.
-        seen: Of each setting the number of values and the sum of how far they were from that.
+        by_setting: Of each setting the number of values and the sum of how far they were from that.
     """
 
     off: float = 0.0
-    seen: dict[str, tuple[int, float]] = field(default_factory=dict[str, tuple[int, float]])
+    by_setting: dict[str, tuple[int, float]] = field(default_factory=dict[str, tuple[int, float]])
 
     def learn(self, value: _Value) -> None:
         """Remember a value."""
         setting, standardised = value
-        count, total = self.seen.get(setting, (0, 0.0))
-        self.seen[setting] = count + 1, total + standardised - self.off
+        count, total = self.by_setting.get(setting, (0, 0.0))
+        self.by_setting[setting] = count + 1, total + standardised - self.off
 
     def miss(self, value: _Value) -> float:
         """How far a value is from what the values before it say."""
@@ -191,7 +193,7 @@ class _Level:
 
         Its variance is 1 - NOISE at first; each value seen has NOISE on top of it.
         """
-        count, total = self.seen.get(setting, (0, 0.0))
+        count, total = self.by_setting.get(setting, (0, 0.0))
         precision = (1 - NOISE) * count + NOISE
         return (1 - NOISE) * total / precision, (1 - NOISE) * NOISE / precision
 

@@ -32,9 +32,9 @@ from advisor.core.records import (
     DOUBTFUL,
     NO_POWER,
     RESULTS_ONLY,
-    SEEN,
     SLOW_ALONE,
     UNREAD,
+    WATCHED,
     WRONG,
     Observation,
     PairPoint,
@@ -97,9 +97,9 @@ def _judged(
     is_bad: Callable[[SoloPoint, Sequence[SoloPoint]], bool],
     flag: str,
 ) -> list[SoloPoint]:
-    known = list(points)
-    sweeps = grouped(known, lambda point: (point.job, point.gpu_uuid, point.run))
-    return [_flagged(p, flag) if is_bad(p, sweeps[p.job, p.gpu_uuid, p.run]) else p for p in known]
+    listed = list(points)
+    sweeps = grouped(listed, lambda point: (point.job, point.gpu_uuid, point.run))
+    return [_flagged(p, flag) if is_bad(p, sweeps[p.job, p.gpu_uuid, p.run]) else p for p in listed]
 
 
 def with_pair_flags(points: Iterable[PairPoint], solos: Iterable[SoloPoint]) -> list[PairPoint]:
@@ -125,11 +125,11 @@ def with_pair_flags(points: Iterable[PairPoint], solos: Iterable[SoloPoint]) -> 
 
 def with_flags(records: Iterable[Record]) -> list[Record]:
     """Records of all kinds, in their order, flagged by the solo points among them."""
-    known = list(records)
-    solos = with_solo_flags(record for record in known if isinstance(record, SoloPoint))
-    pairs = with_pair_flags((record for record in known if isinstance(record, PairPoint)), solos)
+    listed = list(records)
+    solos = with_solo_flags(record for record in listed if isinstance(record, SoloPoint))
+    pairs = with_pair_flags((record for record in listed if isinstance(record, PairPoint)), solos)
     flagged = {point.point_id: point for point in (*solos, *pairs)}
-    return [flagged.get(record.point_id, record) for record in known]
+    return [flagged.get(record.point_id, record) for record in listed]
 
 
 def _is_degenerate(point: SoloPoint, sweep: Sequence[SoloPoint]) -> bool:
@@ -147,14 +147,14 @@ def _is_degenerate(point: SoloPoint, sweep: Sequence[SoloPoint]) -> bool:
 
 
 def _lacks_energy(point: SoloPoint, sweep: Iterable[SoloPoint], idle: str) -> bool:
-    own, expected = energy_above_j(point, idle), expected_energy_j(point, sweep, idle)
-    if own is None or expected is None:
+    energy, expected = energy_above_j(point, idle), expected_energy_j(point, sweep, idle)
+    if energy is None or expected is None:
         return False
-    missing_j = expected[0] - own[0]
+    missing_j = expected[0] - energy[0]
     return missing_j > max(
         LARGEST_DROP * expected[0],
         COUNTER_BOUND * (point.power_w or 0) / point.rate,
-        2 * math.hypot(own[1], expected[1]),
+        2 * math.hypot(energy[1], expected[1]),
     )
 
 
@@ -197,13 +197,13 @@ def energy_above_j(point: SoloPoint, idle: str = "idle_power_w") -> tuple[float,
     return energy_j, math.hypot(*stderrs_w) / point.rate
 
 
-def _same_arithmetic(one: SoloPoint, other: SoloPoint, pipe: str) -> bool:
+def _same_arithmetic(point: SoloPoint, other: SoloPoint, pipe: str) -> bool:
     """Whether a pipe was busy for as many cycles per unit of work."""
-    active: Sequence[float | None] = (getattr(one, pipe), getattr(other, pipe))
-    known = [percent for percent in active if percent is not None]
-    if len(known) < 2 or max(known) < LEAST_ACTIVE_PERCENT or not (one.rate and other.rate):
+    active: Sequence[float | None] = (getattr(point, pipe), getattr(other, pipe))
+    actives = [percent for percent in active if percent is not None]
+    if len(actives) < 2 or max(actives) < LEAST_ACTIVE_PERCENT or not (point.rate and other.rate):
         return True
-    cycles = (known[0] * _clock(one) / one.rate, known[1] * _clock(other) / other.rate)
+    cycles = (actives[0] * _clock(point) / point.rate, actives[1] * _clock(other) / other.rate)
     return max(cycles) <= (1 + SAME_ARITHMETIC) * min(cycles)
 
 
@@ -247,7 +247,7 @@ def _has_backlog(point: SoloPoint, sweep: Iterable[SoloPoint]) -> bool:
     return is_late or is_catching_up(point.rate, point.offered_rate, point.window_s)
 
 
-NO_PROFILE = WRONG | {RESULTS_ONLY, SEEN}
+NO_PROFILE = WRONG | {RESULTS_ONLY, WATCHED}
 """Flags of points that are in no profile; what was seen makes an estimate where there is none."""
 
 
@@ -258,16 +258,16 @@ def is_usable(point: SoloPoint) -> bool:
 
 def why_no_profile(points: Iterable[SoloPoint]) -> str | None:
     """Why points of one job on one GPU model make no profile; None where they make one."""
-    known = with_solo_flags(points)
+    flagged = with_solo_flags(points)
     live = ("nvml", "amd", "dcgm")
-    if known and all(p.power_w is None and (p.source or "").startswith(live) for p in known):
+    if flagged and all(p.power_w is None and (p.source or "").startswith(live) for p in flagged):
         return NO_POWER
-    shares = {point.share_percent for point in known if not _fault(point)}
+    shares = {point.share_percent for point in flagged if not _fault(point)}
     if WHOLE in shares and len(shares) > 1:
         return None
     if WHOLE in shares:
         return f"only the one at {WHOLE:g} % can be used, and a smaller share is needed, too"
-    whole = [_fault(point) for point in known if point.share_percent == WHOLE]
+    whole = [_fault(point) for point in flagged if point.share_percent == WHOLE]
     if not whole:
         return f"there is no point at {WHOLE:g} %"
     return f"at {WHOLE:g} % {', '.join(sorted(set(whole)))}"
@@ -279,14 +279,14 @@ def _fault(point: SoloPoint) -> str:
         return "rate is 0"
     if not point.power_w:
         return "power_w is missing" if point.power_w is None else "power_w is 0"
-    if SEEN in point.flags and point.sm_active_percent is point.gpu_busy_percent is None:
+    if WATCHED in point.flags and point.sm_active_percent is point.gpu_busy_percent is None:
         return "how busy the GPU was is missing, so what was seen says nothing of smaller shares"
     if flags := NO_PROFILE.intersection(point.flags):
         return f"the point is flagged {', '.join(sorted(flags))}"
     return ""
 
 
-def own_results(points: Iterable[SoloPoint]) -> tuple[frozenset[int], frozenset[int]]:
+def results_of_job(points: Iterable[SoloPoint]) -> tuple[frozenset[int], frozenset[int]]:
     """Counts at which results were read as right, and those at which they were wrong.
 
     Results that are not finite are wrong, and so are those that differ from the full GPU's by more
@@ -310,12 +310,14 @@ def undisputed(records: Iterable[_R]) -> list[_R]:
     What this site measured itself counts, whatever a writer says of it. Of what others sent nobody
     can say which of two is the true one: stores take no second one in.
     """
-    known = [(window_of(record), record) for record in records]
-    told_of = defaultdict[Hashable, dict[bool, set[Hashable]]](lambda: defaultdict(set))
-    for window, record in known:
-        told_of[window][record.written_by is None].add(told(record))
+    windows = [(window_of(record), record) for record in records]
+    claims = defaultdict[Hashable, dict[bool, set[Hashable]]](lambda: defaultdict(set))
+    for window, record in windows:
+        claims[window][record.written_by is None].add(claim_of(record))
     return [
-        r for window, r in known if (told_of[window][True] or told_of[window][False]) == {told(r)}
+        r
+        for window, r in windows
+        if (claims[window][True] or claims[window][False]) == {claim_of(r)}
     ]
 
 
@@ -333,7 +335,7 @@ def window_of(record: Record) -> Hashable:
     return what, record.mode, record.gpu_uuid, when
 
 
-def told(record: Record) -> Hashable:
+def claim_of(record: Record) -> Hashable:
     """What a window is said to have shown."""
     length_s = record.overlap_s if isinstance(record, Observation) else record.window_s
     return tuple(part.rate for part in _parts(record)), record.power_w, length_s

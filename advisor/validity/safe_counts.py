@@ -193,7 +193,8 @@ def _turned(counts: Counts, wanted: Counts) -> int:
     """Index pairs whose order of shares was inverted by rounding to safe counts."""
     pairs = itertools.combinations(zip(counts, wanted, strict=True), 2)
     return sum(
-        (one - other) * (asked - other_asked) < 0 for (one, asked), (other, other_asked) in pairs
+        (count - other) * (wanted - other_wanted) < 0
+        for (count, wanted), (other, other_wanted) in pairs
     )
 
 
@@ -214,18 +215,18 @@ def wrong_elsewhere(gpu_model: str, checks: Iterable[CheckedCounts]) -> dict[int
         Names with the model on which they were wrong, by count.
     """
     every = list(checks)
-    own = [check for check in every if check.gpu_model == gpu_model]
-    found: dict[int, tuple[str, ...]] = {}
+    model_checks = [check for check in every if check.gpu_model == gpu_model]
+    wrong: dict[int, tuple[str, ...]] = {}
     for other in (check for check in every if check.gpu_model != gpu_model):
         for count, names in other.wrong.items():
-            decides = next((check for check in own if count in check.checked), None)
+            decides = next((check for check in model_checks if count in check.checked), None)
             alike = decides and (decides.units_total, decides.libraries)
             if decides is None or alike != (other.units_total, other.libraries):
                 continue
             untried = (name for name in names if name not in decides.operations)
             new = (f"{name} on {other.gpu_model}" for name in untried)
-            found[count] = (*found.get(count, ()), *new)
-    return {count: names for count, names in found.items() if names}
+            wrong[count] = (*wrong.get(count, ()), *new)
+    return {count: names for count, names in wrong.items() if names}
 
 
 def _parse_check(text: bytes) -> CheckedCounts:
@@ -235,14 +236,14 @@ def _parse_check(text: bytes) -> CheckedCounts:
         ValueError: it is no check; says where.
     """
     check = read(CheckedCounts, text)
-    known = set(check.operations)
+    operations = set(check.operations)
     for count in check.checked:
         if not 0 < count <= check.units_total:
             raise ValueError(f"checked: no {count} of {check.units_total} SMs")
     for count, names in check.wrong.items():
         if count not in check.checked:
             raise ValueError(f"wrong.{count}: {count} SMs were not checked")
-        if not names or not set(names) <= known:
+        if not names or not set(names) <= operations:
             raise ValueError(f"wrong.{count}: not one or more of the operations")
     return check
 
@@ -286,7 +287,7 @@ def safe_splits(
     None where there is no safe split at all. A share whose count stays as it is keeps its
     percentage. For `mirrored` see `safe_counts`.
     """
-    if _known(safeties).units_total is None or not any(s.unsafe for s in safeties):
+    if _with_units(safeties).units_total is None or not any(s.unsafe for s in safeties):
         return tuple(wanted)
     return tuple(_safe_split(split, safeties, mirrored=mirrored) for split in wanted)
 
@@ -307,13 +308,13 @@ def safe_solo_shares(wanted: Sequence[float], safety: Safety) -> tuple[float, ..
     )
 
 
-def unsafe_texts(*asked: tuple[float, Safety]) -> tuple[str, ...]:
+def unsafe_texts(*limits: tuple[float, Safety]) -> tuple[str, ...]:
     """Reasons why these shares are unsafe, one sentence each; empty if safe."""
     shares: dict[str, dict[float, int]] = {}
-    for share, safety in asked:
+    for share, safety in limits:
         if units := _unsafe_units(share, safety):
             shares.setdefault(_cause(units, safety), {})[share] = units
-    of_gpu = next((_of_gpu(safety) for _, safety in asked if safety.units_total), "")
+    of_gpu = next((_of_gpu(safety) for _, safety in limits if safety.units_total), "")
     return tuple(
         f"{listed(f'{share:g} % is {units}' for share, units in unsafe.items())} {of_gpu}, "
         f"at which {cause}"
@@ -327,19 +328,19 @@ def check_split(split: Split, safeties: Sequence[Safety], *, mirrored: bool = Fa
     Raises:
         UnsafeCountError: with the operations that were wrong, and the nearest safe split.
     """
-    asked = list(zip(split.shares, safeties, strict=True))
-    if not (found := unsafe_texts(*asked)):
+    limits = list(zip(split.shares, safeties, strict=True))
+    if not (texts := unsafe_texts(*limits)):
         return
     (near,) = safe_splits([split], safeties, mirrored=mirrored)
     fix = ""
     if near:
-        known = _known(safeties)
-        total, vendor = known.units_total or 0, known.vendor
+        safety = _with_units(safeties)
+        total, vendor = safety.units_total or 0, safety.vendor
         counts = "+".join(str(units_for_share(share, total, vendor)) for share in near.shares)
         fix = f"take {near} ({counts} {UNIT_NAMES[vendor]}), the nearest safe split, {ANYWAY}"
     raise UnsafeCountError(
-        "; ".join(found),
-        why=_wrong_text(*asked),
+        "; ".join(texts),
+        why=_wrong_text(*limits),
         fix=fix,
     )
 
@@ -350,14 +351,14 @@ def check_share(share_percent: float, safety: Safety, option: str = "--units") -
     Raises:
         UnsafeCountError: with the operations that were wrong, and the nearest two safe counts.
     """
-    if not (found := unsafe_texts((share_percent, safety))):
+    if not (texts := unsafe_texts((share_percent, safety))):
         return
     around = safety.around(_unsafe_units(share_percent, safety))
     near, total = f"{listed(around)} {UNIT_NAMES[safety.vendor]}", safety.units_total or 0
     shares = (f"{share_for_units(count, total, safety.vendor):g} %" for count in around)
     option = option if option == "--units" else f"{listed(shares)} in {option}"
     raise UnsafeCountError(
-        "; ".join(found),
+        "; ".join(texts),
         why=_wrong_text((share_percent, safety)),
         fix=f"the nearest safe counts are {near} ({option}), {ANYWAY}" if around else "",
     )
@@ -367,22 +368,22 @@ def avoided_texts(
     wanted: Iterable[Split], jobs: Sequence[str], safeties: Sequence[Safety]
 ) -> Iterator[str]:
     """Which counts of the wanted splits are not used, and why."""
-    known = _known(safeties)
-    if known.units_total is None:
+    sized = _with_units(safeties)
+    if sized.units_total is None:
         return
-    total, vendor = known.units_total, known.vendor
-    of_gpu, step = _of_gpu(known), quantum(total, vendor)
+    total, vendor = sized.units_total, sized.vendor
+    of_gpu, step = _of_gpu(sized), quantum(total, vendor)
     sides = zip(*(split.shares for split in wanted), strict=True)
     units = [sorted({units_for_share(p, total, vendor) for p in side}) for side in sides]
-    own: dict[str, list[int]] = {}
+    unsafe_by_job: dict[str, list[int]] = {}
     by_host: set[int] = set()
     for job, counts, safety in zip(jobs, units, safeties, strict=True):
         unsafe = [count for count in counts if count in safety.unsafe]
-        own[job] = [count for count in unsafe if count in safety.wrong]
+        unsafe_by_job[job] = [count for count in unsafe if count in safety.wrong]
         by_host |= set(unsafe) - safety.wrong
     if by_host:
         yield f"not used: {in_ranges(sorted(by_host), step)} {of_gpu}, at which {LIBRARIES}"
-    for job, counts in own.items():
+    for job, counts in unsafe_by_job.items():
         if counts:
             what = f"not used for {job}: {in_ranges(counts, step)} {of_gpu}"
             yield f"{what}, at which its own results were wrong"
@@ -417,21 +418,21 @@ def moved_text(wanted: Sequence[float], safety: Safety) -> str:
 
 
 def _safe_split(split: Split, safeties: Sequence[Safety], *, mirrored: bool) -> Split | None:
-    known = _known(safeties)
-    total, vendor = known.units_total or 0, known.vendor
-    asked = tuple(units_for_share(share, total, vendor) for share in split.shares)
-    found = safe_counts(asked, total, safeties, mirrored=mirrored)
-    if found is None or found == asked:
-        return split if found else None
+    safety = _with_units(safeties)
+    total, vendor = safety.units_total or 0, safety.vendor
+    requested = tuple(units_for_share(share, total, vendor) for share in split.shares)
+    counts = safe_counts(requested, total, safeties, mirrored=mirrored)
+    if counts is None or counts == requested:
+        return split if counts else None
     return Split(
         tuple(
             share if count == before else share_for_units(count, total, vendor)
-            for share, count, before in zip(split.shares, found, asked, strict=True)
+            for share, count, before in zip(split.shares, counts, requested, strict=True)
         )
     )
 
 
-def _known(safeties: Sequence[Safety]) -> Safety:
+def _with_units(safeties: Sequence[Safety]) -> Safety:
     """The first one of which the number of units is known; else any."""
     return next((s for s in safeties if s.units_total), safeties[-1])
 
@@ -448,11 +449,11 @@ def _unsafe_units(share_percent: float, safety: Safety) -> int:
     return units if units in safety.unsafe else 0
 
 
-def _wrong_text(*asked: tuple[float, Safety]) -> str:
+def _wrong_text(*limits: tuple[float, Safety]) -> str:
     """The operations that were wrong at unsafe shares; empty where only a job's results were."""
     names = dict.fromkeys(
         name
-        for share, safety in asked
+        for share, safety in limits
         if safety.host and (units := _unsafe_units(share, safety))
         for name in safety.host.wrong.get(units, ())
     )

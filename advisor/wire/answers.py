@@ -57,22 +57,22 @@ def frame(rows: Iterable[Mapping[str, Any]]) -> "pd.DataFrame":
 
 def _row_of(value: Any) -> dict[str, Any]:
     """A dataclass as a row; mappings are left out, since they are no cells."""
-    found: dict[str, Any] = {}
+    row: dict[str, Any] = {}
     for field in fields(value):
         name, cell = field.name, getattr(value, field.name)
         if isinstance(cell, Interval):
-            found[name] = cell.value
-            found |= {column(name, "low"): cell.low, column(name, "high"): cell.high}
+            row[name] = cell.value
+            row |= {column(name, "low"): cell.low, column(name, "high"): cell.high}
         elif name == "jobs":
             for number, part in enumerate(cell, start=1):
-                found |= {column(word, str(number)): v for word, v in _row_of(part).items()}
+                row |= {column(word, str(number)): v for word, v in _row_of(part).items()}
         elif isinstance(cell, tuple):
-            found[name] = "; ".join(cast("tuple[str, ...]", cell))
+            row[name] = "; ".join(cast("tuple[str, ...]", cell))
         elif is_dataclass(cell):
-            found[name] = getattr(cell, "text", None)
+            row[name] = getattr(cell, "text", None)
         elif not isinstance(cell, Mapping):
-            found[name] = cell
-    return found
+            row[name] = cell
+    return row
 
 
 def column(name: str, word: str) -> str:
@@ -508,7 +508,7 @@ class Recommendation(Tabular):
         printer.text(str(self))
 
     @property
-    def way(self) -> Option | None:
+    def sharing_option(self) -> Option | None:
         """The sharing of `choice`, or of `call`."""
         return self.choice or self.call
 

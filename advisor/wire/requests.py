@@ -39,7 +39,7 @@ class Bounds:
         pattern: Regular expression that a text matches.
         min_length: Of a text or a list; `max_length` likewise.
         check: Raises InputError for a text that cannot be meant.
-        one_of: The texts that there are, for OpenAPI; `check` refuses others.
+        choices: The texts that there are, for OpenAPI; `check` refuses others.
         says: What the value means.
     """
 
@@ -50,7 +50,7 @@ class Bounds:
     min_length: int | None = None
     max_length: int | None = None
     check: Callable[[str], object] | None = None
-    one_of: tuple[str, ...] = ()
+    choices: tuple[str, ...] = ()
     says: str = ""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
@@ -69,7 +69,7 @@ class Bounds:
         return {"type": "function-after", "schema": schema, "function": check}
 
     def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> Any:
-        more = {"description": self.says, "enum": list(self.one_of)}
+        more = {"description": self.says, "enum": list(self.choices)}
         return {**handler(schema), **{name: value for name, value in more.items() if value}}
 
 
@@ -174,7 +174,7 @@ class _AdviceRequest(ABC):
     gpu_model: GpuModel | None = None
     objective: (
         Annotated[
-            str, Bounds(check=Objective.find, one_of=tuple(ADVISED), says="what is maximised")
+            str, Bounds(check=Objective.find, choices=tuple(ADVISED), says="what is maximised")
         ]
         | None
     ) = None
@@ -378,14 +378,14 @@ def _by_name(values: Iterable[tuple[str, float | None]]) -> dict[str, float]:
     Raises:
         InputError: a name has two of them.
     """
-    found: dict[str, float] = {}
+    limits: dict[str, float] = {}
     for name, value in values:
-        if value is not None and found.setdefault(name, value) != value:
+        if value is not None and limits.setdefault(name, value) != value:
             raise InputError(
-                f"{name} comes twice with two limits, {found[name]:g} and {value:g}",
+                f"{name} comes twice with two limits, {limits[name]:g} and {value:g}",
                 fix="give both the same one",
             )
-    return found
+    return limits
 
 
 MOST_PAIRS = 100
@@ -473,9 +473,9 @@ class LaunchRequest(_SharingRequest):
         Raises:
             InputError: the request has limits and a split, or the work of a job.
         """
-        if told := [job.job for pair in self.pairs for job in pair if job.work_s is not None]:
+        if with_work := [job.job for pair in self.pairs for job in pair if job.work_s is not None]:
             raise InputError(
-                f"work_s of {told[0]} does not count in a launch",
+                f"work_s of {with_work[0]} does not count in a launch",
                 why="jobs run until they end or are stopped, whatever they are said to have to do",
                 fix="ask for a recommendation with work_s, and launch its split",
             )

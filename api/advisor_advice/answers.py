@@ -27,7 +27,7 @@ from advisor.core.objectives import (
     Interval,
     Objective,
 )
-from advisor.core.records import DOUBTFUL, ONE_WINDOW, SoloPoint
+from advisor.core.records import DOUBTFUL, SINGLE_WINDOW, SoloPoint
 from advisor.core.wording import count_of, listed
 from advisor.decide.decision import (
     Decision,
@@ -37,8 +37,8 @@ from advisor.decide.decision import (
     decide,
     gain_to_the_end,
     replicas,
+    savings_of,
     wanted_splits,
-    worth_of,
 )
 from advisor.decide.limits import Request, cores_wanted
 from advisor.decide.reasons import reasons, warnings, why_unsure
@@ -47,7 +47,7 @@ from advisor.predict.card_factor import CardFactor
 from advisor.predict.features import MEASURED_ON
 from advisor.predict.power_limit import lower_limit
 from advisor.predict.profiles import Profile, hold_several
-from advisor.predict.sets import AnyWay, active_idle_w, fills, is_by_physics
+from advisor.predict.sets import AnyOptionPredictor, active_idle_w, fills, is_by_physics
 from advisor.settings import Settings, job_folders
 from advisor.validity.points import is_usable, with_solo_flags
 from advisor.validity.safe_counts import CheckedCounts, avoided_texts
@@ -67,7 +67,7 @@ from advisor.wire.answers import (
 )
 from advisor.wire.requests import RecommendationRequest
 from advisor_advice.conditions import (
-    KnownJobs,
+    AdvisorInputs,
     ProfileSet,
     all_profiles,
     begun_store,
@@ -80,24 +80,24 @@ from advisor_models.registry import MOST_PAIRS, Manifest, OtherGpu
 _NAMED = 3
 
 
-def request_of(asked: RecommendationRequest, settings: Settings) -> Request:
+def request_of(request: RecommendationRequest, settings: Settings) -> Request:
     """The request for a decision; settings and job files say what it leaves out.
 
     Raises:
         InputError: limits that cannot be meant, or that say nothing of so many jobs.
     """
-    asked.check()
+    request.check()
     return Request(
-        policy=asked.policy(settings.policy),
-        fine=asked.fine,
-        min_speed=asked.min_speeds(),
-        max_p99_ms=promised_p99_ms(asked.names, settings.jobs_dir) | asked.p99_by_job_ms,
-        default_max_p99_ms=asked.max_p99_ms,
-        max_power_w=asked.max_power_w,
-        memory_mib=asked.memory_mib,
-        isolate=asked.isolate,
-        host_cores=asked.host_cores,
-        work=asked.work,
+        policy=request.policy(settings.policy),
+        fine=request.fine,
+        min_speed=request.min_speeds(),
+        max_p99_ms=promised_p99_ms(request.names, settings.jobs_dir) | request.p99_by_job_ms,
+        default_max_p99_ms=request.max_p99_ms,
+        max_power_w=request.max_power_w,
+        memory_mib=request.memory_mib,
+        isolate=request.isolate,
+        host_cores=request.host_cores,
+        work=request.work,
     )
 
 
@@ -130,7 +130,7 @@ class ModelAdvice:
         work, shown = d.same_work(d.chosen), d.picks() if every else None
         objectives = dict.fromkeys((d.request.objective.name, *(shown or ())))
         options = d.options if every else d.best_of_each()
-        told = {id(option): option_of(option, d, objectives) for option in options}
+        options_on_wire = {id(option): option_of(option, d, objectives) for option in options}
         saved, lower = d.choice and d.choice.prediction.energy_saved.value, lower_limits(d)
         return wire.Recommendation(
             jobs=tuple(
@@ -144,16 +144,16 @@ class ModelAdvice:
                         latency_p99_ms=profile.whole_gpu_p99_ms,
                     ),
                     energy=_energy_per_unit(profile, saved, lower),
-                    one_window=ONE_WINDOW in profile.flags,
+                    one_window=SINGLE_WINDOW in profile.flags,
                 )
                 for profile in d.profiles
             ),
             gpu_model=d.profiles[0].gpu_model,
             objective=d.request.objective.name,
             verdict=d.verdict,
-            choice=d.choice and told[id(d.choice)],
-            call=d.call and told[id(d.call)],
-            candidates=tuple(told.values()),
+            choice=d.choice and options_on_wire[id(d.choice)],
+            call=d.call and options_on_wire[id(d.call)],
+            candidates=tuple(options_on_wire.values()),
             searched=len(d.options),
             needs=needs_of(d),
             same_work=wire.SameWork(
@@ -173,21 +173,21 @@ class ModelAdvice:
             near=d.near_miss(),
             gpus=self.gpus,
             replicas=self.replicas,
-            card=self.card and self.card.told,
+            card=self.card and self.card.summary,
             drifts=self.drifts,
             measured=self.measured,
         )
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class KnownSet:
+class SetAdvisor:
     """Two to seven jobs with their predictions and warnings, ready for any request.
 
     Attributes:
         warnings: Whatever is wanted.
     """
 
-    known: KnownJobs
+    inputs: AdvisorInputs
     outlook: Outlook
     warnings: tuple[str, ...]
     # Features that no training data had, by the split that was chosen.
@@ -209,56 +209,65 @@ class KnownSet:
             As `decide`.
         """
         decision = self.decide(request, running)
-        profiles, conditions = self.outlook.profiles, self.known.conditions
-        way, asked = decision.way, self.known.found.profiles
-        split = way and way.prediction.split
+        profiles, conditions = self.outlook.profiles, self.inputs.conditions
+        option, profiled = decision.sharing_option, self.inputs.profile_set.profiles
+        split = option and option.prediction.split
         measured = conditions.measured_of(profiles, split)
         return ModelAdvice(
             decision=decision,
-            manifest=self.known.model.manifest,
+            manifest=self.inputs.model.manifest,
             warnings=tuple(
                 dict.fromkeys(
                     (
                         *warnings(decision),
-                        *why_unsure(decision, self.known.checked),
+                        *why_unsure(decision, self.inputs.checked),
                         *self._of_predictor(split, measured),
                         *self.warnings,
                     )
                 )
             ),
             reasons=(*reasons(decision), *self._avoided(fine=request.fine)),
-            card=conditions.card_of(asked),
-            drifts=conditions.drifts_of(asked),
+            card=conditions.card_of(profiled),
+            drifts=conditions.drifts_of(profiled),
             measured=measured,
         )
 
-    def advise(self, asked: RecommendationRequest, request: Request) -> ModelAdvice:
+    def advise(self, question: RecommendationRequest, request: Request) -> ModelAdvice:
         """The answer to a request; of one job alone this is a set of most copies.
 
         Raises:
             As `decide`.
         """
-        if len(asked.names) == 1:
+        if len(question.names) == 1:
             return self._copies(request)
         # The MPS daemon that runs sets no lower limit.
-        there = Running(split=Split(asked.running), cap_percent=WHOLE) if asked.running else None
+        there = (
+            Running(split=Split(question.running), cap_percent=WHOLE) if question.running else None
+        )
         return self.answer(request, there)
 
     def _copies(self, request: Request) -> ModelAdvice:
-        found = self.known.found
+        profile_set = self.inputs.profile_set
         sets = [
-            KnownSet.of(replace(self.known, found=replace(found, profiles=found.profiles[:number])))
-            for number in range(ADVISED_JOBS, len(found.profiles) + 1)
+            SetAdvisor.of(
+                replace(
+                    self.inputs,
+                    profile_set=replace(profile_set, profiles=profile_set.profiles[:number]),
+                )
+            )
+            for number in range(ADVISED_JOBS, len(profile_set.profiles) + 1)
         ]
-        decisions, told = replicas((one.outlook for one in sets), request)
+        decisions, best_number = replicas(
+            (advisor_of_set.outlook for advisor_of_set in sets), request
+        )
         several = itertools.starmap(_so_many, zip(sets, decisions, strict=False))
         copies = (_alone(self.outlook.profiles[0]), *several)
-        of_best = sets[max(told.best, ADVISED_JOBS) - ADVISED_JOBS]
-        return replace(of_best.answer(request), replicas=replace(told, copies=copies))
+        of_best = sets[max(best_number.best, ADVISED_JOBS) - ADVISED_JOBS]
+        return replace(of_best.answer(request), replicas=replace(best_number, copies=copies))
 
     def _avoided(self, *, fine: bool) -> tuple[str, ...]:
         """Counts of the splits of two jobs that are not used, since results are wrong there."""
-        profiles, checked = self.outlook.profiles, self.known.checked
+        profiles, checked = self.outlook.profiles, self.inputs.checked
         safeties, jobs = [p.safety(checked) for p in profiles], [p.job for p in profiles]
         wanted = wanted_splits(profiles, fine=fine)
         return tuple(dict.fromkeys(avoided_texts(wanted, jobs, safeties))) if wanted else ()
@@ -266,10 +275,10 @@ class KnownSet:
     def _of_predictor(
         self, split: Split | None, measured: MeasuredTogether | None
     ) -> Iterator[str]:
-        profiles, model = self.outlook.profiles, self.known.model
-        by_law = len(profiles) > ADVISED_JOBS or hold_several(profiles)
-        if by_law or (split and is_by_physics(split)):
-            yield from _of_law(profiles, measured)
+        profiles, model = self.outlook.profiles, self.inputs.model
+        by_physics = len(profiles) > ADVISED_JOBS or hold_several(profiles)
+        if by_physics or (split and is_by_physics(split)):
+            yield from _of_physics(profiles, measured)
             return
         yield from gpu_warnings(model.manifest, profiles)
         if split is None or split.sharing in ISOLATING:
@@ -281,22 +290,24 @@ class KnownSet:
             yield f"unlike anything the model has seen in {', '.join(outside[:_NAMED])}{more}"
 
     @classmethod
-    def of(cls, known: KnownJobs) -> "KnownSet":
+    def of(cls, inputs: AdvisorInputs) -> "SetAdvisor":
         """Jobs made ready for whatever is asked of them.
 
         Raises:
             InputError: fewer than two, or more than seven.
         """
-        found, assumed = known.found.with_known_idle(known.model.manifest.fill)
-        there, profiles = known.conditions.applied(AnyWay(known.model), found.profiles)
-        return KnownSet(
-            known=known,
-            outlook=Outlook(profiles, there, known.checked, known.conditions.splits_of(profiles)),
+        profile_set, assumed = inputs.profile_set.with_idle_power_filled(inputs.model.manifest.fill)
+        there, profiles = inputs.conditions.applied(
+            AnyOptionPredictor(inputs.model), profile_set.profiles
+        )
+        return SetAdvisor(
+            inputs=inputs,
+            outlook=Outlook(profiles, there, inputs.checked, inputs.conditions.splits_of(profiles)),
             warnings=(
-                *of_check(found, known.checked),
-                *_of_input(found),
+                *of_check(profile_set, inputs.checked),
+                *_of_input(profile_set),
                 *assumed,
-                *known.conditions.warnings(found.profiles),
+                *inputs.conditions.warnings(profile_set.profiles),
             ),
         )
 
@@ -324,11 +335,11 @@ def _of_input(profile_set: ProfileSet) -> Iterator[str]:
 def gpu_warnings(manifest: Manifest, profiles: Sequence[Profile]) -> Iterator[str]:
     """Sentences on a GPU model that the model has not seen, and on one without a known limit."""
     if (gpu_model := profiles[0].gpu_model) not in manifest.gpu_models:
-        known = manifest.other_gpu
+        figures = manifest.other_gpu
         jobs = ",".join(dict.fromkeys(profile.job for profile in profiles))
         yield (
             f"the model has not seen the {gpu_model}, only {', '.join(manifest.gpu_models)}: "
-            f"{_width(known)}. {_pairs(known)}: advisor colocate --among {jobs}; "
+            f"{_width(figures)}. {_pairs(figures)}: advisor colocate --among {jobs}; "
             "docs/training.md says how to learn from them"
         )
     if all(profile.power_limit_w is None for profile in profiles):
@@ -338,26 +349,26 @@ def gpu_warnings(manifest: Manifest, profiles: Sequence[Profile]) -> Iterator[st
         )
 
 
-def _width(known: OtherGpu) -> str:
-    if all(factor == 1 for factor in known.widening.values()):
-        return f"intervals are no wider, since leaving out the {_left_out(known)} took none"
-    factors = [f"{factor:.2g} times for {name}" for name, factor in known.widening.items()]
+def _width(figures: OtherGpu) -> str:
+    if all(factor == 1 for factor in figures.widening.values()):
+        return f"intervals are no wider, since leaving out the {_left_out(figures)} took none"
+    factors = [f"{factor:.2g} times for {name}" for name, factor in figures.widening.items()]
     widths = f"intervals are wider: {listed(factors)}, "
-    if known.left_out:
-        return f"{widths}which leaving out the {_left_out(known)} took"
+    if figures.left_out:
+        return f"{widths}which leaving out the {_left_out(figures)} took"
     return f"{widths}somewhat more than leaving out cards of one GPU model took"
 
 
-def _left_out(known: OtherGpu) -> str:
-    return " or the ".join(known.left_out)
+def _left_out(figures: OtherGpu) -> str:
+    return " or the ".join(figures.left_out)
 
 
-def _pairs(known: OtherGpu) -> str:
-    if known.pairs_to_par == 0:
+def _pairs(figures: OtherGpu) -> str:
+    if figures.pairs_to_par == 0:
         return "It took no pairs measured there; to be sure of this one, measure some"
-    if known.pairs_to_par is None:
+    if figures.pairs_to_par is None:
         return f"It takes more than {MOST_PAIRS} pairs measured there to need no wider ones"
-    return f"About {count_of(known.pairs_to_par, 'pair')} measured there, and none need be wider"
+    return f"About {count_of(figures.pairs_to_par, 'pair')} measured there, and none need be wider"
 
 
 def promised_p99_ms(jobs: Iterable[str], jobs_dir: Path) -> dict[str, float]:
@@ -365,8 +376,8 @@ def promised_p99_ms(jobs: Iterable[str], jobs_dir: Path) -> dict[str, float]:
 
     A job without a file, or with a faulty one, has promised nothing: advice needs no job files.
     """
-    found = {job: _promised_ms(job, jobs_dir) for job in jobs}
-    return {job: most_ms for job, most_ms in found.items() if most_ms is not None}
+    promised = {job: _promised_ms(job, jobs_dir) for job in jobs}
+    return {job: most_ms for job, most_ms in promised.items() if most_ms is not None}
 
 
 def _promised_ms(job: str, jobs_dir: Path) -> float | None:
@@ -400,7 +411,9 @@ def _energy_per_unit(
         return None
     alone_j = profile.whole_gpu_power_w / profile.whole_gpu_rate
     shared_j = None if saved is None else alone_j * (1 - saved)
-    limits = (one.energy_saved.value for one in lower if profile.job in one.jobs)
+    limits = (
+        lower_limit.energy_saved.value for lower_limit in lower if profile.job in lower_limit.jobs
+    )
     less = next(limits, None)
     return wire.EnergyPerUnit(
         alone_j=alone_j,
@@ -416,15 +429,18 @@ def lower_limits(d: Decision) -> tuple[wire.LowerLimit, ...]:
         return ()
     if chosen is None:
         alone = {profile.job: profile for profile in d.profiles}.values()
-        found = (lower_limit([one], one.whole_gpu_power_w, [request.floor(one)]) for one in alone)
+        limits = (
+            lower_limit([profile], profile.whole_gpu_power_w, [request.floor(profile)])
+            for profile in alone
+        )
     else:
         p = chosen.prediction
         floors = (
             request.floor(profile) / part.speed.value
             for profile, part in zip(d.profiles, p.parts, strict=True)
         )
-        found = iter([lower_limit(d.profiles, p.power_w.value, floors)])
-    return tuple(one for one in found if one)
+        limits = iter([lower_limit(d.profiles, p.power_w.value, floors)])
+    return tuple(limit for limit in limits if limit)
 
 
 def option_of(option: RatedSplit, d: Decision, objectives: Iterable[str] = ()) -> wire.Option:
@@ -435,7 +451,9 @@ def option_of(option: RatedSplit, d: Decision, objectives: Iterable[str] = ()) -
         vendor_of(d.profiles[0].gpu_model),
     )
     total = next((profile.units_total for profile in d.profiles if profile.units_total), None)
-    worth = worth_of(p, prices, statistics.fmean(profile.idle_power_w for profile in d.profiles))
+    savings = savings_of(
+        p, prices, statistics.fmean(profile.idle_power_w for profile in d.profiles)
+    )
     return wire.Option(
         split=option.name,
         sharing=option.sharing,
@@ -456,10 +474,10 @@ def option_of(option: RatedSplit, d: Decision, objectives: Iterable[str] = ()) -
         ),
         power_w=p.power_w,
         memory_power_w=p.memory_power_w,
-        energy_saved=_saved_to_the_end(option, d) or worth.energy,
-        energy_saved_idle=worth.energy_idle,
-        gpu_time_saved=worth.gpu_time,
-        cost_saved=worth.cost,
+        energy_saved=_saved_to_the_end(option, d) or savings.energy,
+        energy_saved_idle=savings.energy_idle,
+        gpu_time_saved=savings.gpu_time,
+        cost_saved=savings.cost,
         stp=p.stp,
         objectives={n: p.objective_value(prices.priced(ADVISED[n])) for n in objectives},
         violations=tuple(violation.text for violation in option.violations),
@@ -493,9 +511,9 @@ def needs_of(d: Decision) -> Needs:
     )
 
 
-def _so_many(of: KnownSet, d: Decision) -> Copies:
+def _so_many(of: SetAdvisor, d: Decision) -> Copies:
     """A decision on copies of a job, in the numbers of all of them together."""
-    option = option_of(shown := d.way_or_nearest, d)
+    option = option_of(shown := d.sharing_or_nearest, d)
     rates = [job.rate for job in option.jobs]
     rate = Interval(
         *(sum(values) for values in zip(*((r.value, r.low, r.high) for r in rates), strict=True))
@@ -514,7 +532,7 @@ def _so_many(of: KnownSet, d: Decision) -> Copies:
         energy_saved=option.energy_saved,
         energy_saved_idle=option.energy_saved_idle,
         latency_p99_ms=max(p99s, key=lambda p99: p99.value, default=None),
-        measured=of.known.conditions.measured_of(d.profiles, shown.prediction.split),
+        measured=of.inputs.conditions.measured_of(d.profiles, shown.prediction.split),
     )
 
 
@@ -536,9 +554,9 @@ def _alone(profile: Profile) -> Copies:
     )
 
 
-def _of_law(profiles: Sequence[Profile], measured: MeasuredTogether | None) -> Iterator[str]:
-    told = f"{measured.text}; else it is" if measured else "nothing was measured of these: all is"
-    yield f"{told} by physics fitted to measured sets (how far off: docs/measurements/sets.md)"
+def _of_physics(profiles: Sequence[Profile], measured: MeasuredTogether | None) -> Iterator[str]:
+    basis = f"{measured.text}; else it is" if measured else "nothing was measured of these: all is"
+    yield f"{basis} by physics fitted to measured sets (how far off: docs/measurements/sets.md)"
     if (model := profiles[0].gpu_model) not in MEASURED_ON:
         yield f"no set was measured on {model}"
     for profile in profiles:
@@ -555,12 +573,12 @@ def _of_law(profiles: Sequence[Profile], measured: MeasuredTogether | None) -> I
             f"kernels of {', '.join(guessed)} were not counted, and are guessed from the CPU time "
             "of the job, so speeds beside jobs that fill the GPU are less certain"
         )
-    for source, told in (
+    for source, basis in (
         ("fitted", "were not counted, and are taken from its launches"),
         ("counted", "are those that its job file declares"),
     ):
         if of := sorted({p.job for p in profiles if p.kernels and p.kernels.source == source}):
-            yield f"kernels of {', '.join(of)} {told}"
+            yield f"kernels of {', '.join(of)} {basis}"
     if all(math.isnan(profile.active_idle_power_w) for profile in profiles):
         yield (
             "active idle power was not measured with these jobs, and is taken as "
@@ -585,31 +603,31 @@ def best_partners(
         ModelError: there is no model, or it is damaged.
         StoreError: the store cannot be read.
     """
-    own = find_profiles([job, job], settings, gpu_model)
-    others = all_profiles(settings, own.a.gpu_model)
-    every = (own.a, *(p for name, p in sorted(others.items()) if name != job))
-    known = KnownJobs.read(ProfileSet(every, ()), settings, any_of=True)
-    filled, _ = known.found.with_known_idle(known.model.manifest.fill)
-    there, profiles = known.conditions.applied(AnyWay(known.model), filled.profiles)
-    request = request.with_card_memory(own.a.gpu_model)
-    found: list[Partner] = []
+    profile_set = find_profiles([job, job], settings, gpu_model)
+    others = all_profiles(settings, profile_set.a.gpu_model)
+    every = (profile_set.a, *(p for name, p in sorted(others.items()) if name != job))
+    inputs = AdvisorInputs.read(ProfileSet(every, ()), settings, any_of=True)
+    filled, _ = inputs.profile_set.with_idle_power_filled(inputs.model.manifest.fill)
+    there, profiles = inputs.conditions.applied(AnyOptionPredictor(inputs.model), filled.profiles)
+    request = request.with_card_memory(profile_set.a.gpu_model)
+    partners: list[Partner] = []
     for other in profiles:
         pair = (profiles[0], other)
-        outlook = Outlook(pair, there, known.checked, known.conditions.splits_of(pair))
+        outlook = Outlook(pair, there, inputs.checked, inputs.conditions.splits_of(pair))
         try:
             decision = decide(outlook, request)
         except (InputError, NoSplitError):
             continue
-        found += partner_of(decision)
-    found.sort(key=lambda p: (p.verdict != "share", -p.gpu_time_saved.value))
-    used_mib, card_mib = own.a.memory_used_mib, request.memory_mib
+        partners += partner_of(decision)
+    partners.sort(key=lambda p: (p.verdict != "share", -p.gpu_time_saved.value))
+    used_mib, card_mib = profile_set.a.memory_used_mib, request.memory_mib
     fit = int(MEMORY_PART * card_mib / used_mib) if used_mib and card_mib is not None else None
     return Partners(
         job=job,
-        gpu_model=own.a.gpu_model,
+        gpu_model=profile_set.a.gpu_model,
         looked_at=len(profiles),
-        partners=tuple(found[:10]),
-        size=best_size(own.a),
+        partners=tuple(partners[:10]),
+        size=best_size(profile_set.a),
         copies_by_memory=fit,
     )
 
@@ -646,19 +664,19 @@ def curve_of(profile: Profile, *, bundled: bool) -> JobCurve:
 
 def partner_of(decision: Decision) -> Iterator[Partner]:
     """The second job as the first one's partner; nothing where they are not to share."""
-    if (way := decision.way) is None:
+    if (option := decision.sharing_option) is None:
         return
     prices = decision.request.policy.prices
-    worth, (own, other) = worth_of(way.prediction, prices), way.prediction.parts
+    savings, (part, other) = savings_of(option.prediction, prices), option.prediction.parts
     yield Partner(
         partner=decision.profiles[1].job,
         verdict=decision.verdict,
-        split=way.name,
-        speed=own.speed,
+        split=option.name,
+        speed=part.speed,
         partner_speed=other.speed,
-        gpu_time_saved=worth.gpu_time,
-        energy_saved=worth.energy,
-        cost_saved=worth.cost,
+        gpu_time_saved=savings.gpu_time,
+        energy_saved=savings.energy,
+        cost_saved=savings.cost,
     )
 
 

@@ -14,12 +14,12 @@ from advisor.settings import Settings, read_settings
 from advisor.wire.answers import Partners, Recommendation
 from advisor.wire.requests import RecommendationRequest
 from advisor_advice.answers import (
-    KnownSet,
     ModelAdvice,
+    SetAdvisor,
     best_partners,
     request_of,
 )
-from advisor_advice.conditions import KnownJobs, find_profiles
+from advisor_advice.conditions import AdvisorInputs, find_profiles
 from advisor_advice.options import (
     ByJob,
     every_job,
@@ -112,7 +112,7 @@ def advise(
             memory_mib=memory_mib,
         )
         return best_partners(names[0], settings, limits, gpu_model)
-    asked = RecommendationRequest.of(
+    request = RecommendationRequest.of(
         *job_requests(names, names, least, by_job_ms, read_works(words(work), names)),
         objective=objective,
         max_p99_ms=for_all_ms,
@@ -127,52 +127,52 @@ def advise(
         fine=fine,
         every=every,
     )
-    return _answer(asked, settings, profiles)
+    return _answer(request, settings, profiles)
 
 
-def _told(ask: Callable[P, _Advice | Partners]) -> Callable[P, Any]:
+def _wrapped(ask: Callable[P, _Advice | Partners]) -> Callable[P, Any]:
     """The same function with the answer for programs, which has its words for people.
 
     How many jobs are named decides its type, which no annotation can express.
     """
 
     @functools.wraps(ask)
-    def told(*args: P.args, **kwargs: P.kwargs) -> Any:
-        found = ask(*args, **kwargs)
-        if isinstance(found, Partners):
-            return found
-        given, answer = found
+    def wrapper(*args: P.args, **kwargs: P.kwargs) -> Any:
+        result = ask(*args, **kwargs)
+        if isinstance(result, Partners):
+            return result
+        given, answer = result
         return replace(answer, said=said(given))
 
-    told.__name__ = told.__qualname__ = "recommend"
-    return told
+    wrapper.__name__ = wrapper.__qualname__ = "recommend"
+    return wrapper
 
 
-recommend = _told(advise)
+recommend = _wrapped(advise)
 
 
 def _answer(
-    asked: RecommendationRequest, settings: Settings, profiles: str | Path | None
+    question: RecommendationRequest, settings: Settings, profiles: str | Path | None
 ) -> _Advice:
-    request, file = request_of(asked, settings), None if profiles is None else Path(profiles)
-    several = len(asked.names) > 1
-    found = find_profiles(
-        asked.looked_at,
+    request, file = request_of(question, settings), None if profiles is None else Path(profiles)
+    several = len(question.names) > 1
+    profile_set = find_profiles(
+        question.looked_at,
         settings,
-        asked.gpu_model,
+        question.gpu_model,
         file,
         several_gpus=several,
-        power_limit_w=asked.power_limit_w,
+        power_limit_w=question.power_limit_w,
     )
-    known = KnownSet.of(KnownJobs.read(found, settings, asked.gpu_uuid))
-    if len(asked.names) > ADVISED_JOBS:
+    set_advisor = SetAdvisor.of(AdvisorInputs.read(profile_set, settings, question.gpu_uuid))
+    if len(question.names) > ADVISED_JOBS:
         # It loads a solver, which two jobs do without.
         from advisor_advice.placing import advised
 
-        given = advised(known, asked, request)
+        given = advised(set_advisor, question, request)
     else:
-        given = known.advise(asked, request)
-    return given, recommendation(given, asked)
+        given = set_advisor.advise(question, request)
+    return given, recommendation(given, question)
 
 
 def replicas(
@@ -215,7 +215,7 @@ def replicas(
         StoreError: what was measured here cannot be read.
     """
     by_job_ms, for_all_ms = longest_p99_ms(words(max_p99), [job])
-    asked = RecommendationRequest.of(
+    request = RecommendationRequest.of(
         *job_requests([job], [job], words(min_speed), by_job_ms),
         most=most,
         max_p99_ms=for_all_ms,
@@ -228,4 +228,4 @@ def replicas(
         isolate=isolate,
         host_cores=cores,
     )
-    return _answer(asked, read_settings(), profiles)[1]
+    return _answer(request, read_settings(), profiles)[1]

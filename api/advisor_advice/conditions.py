@@ -20,7 +20,7 @@ from typing import TypeAlias
 import numpy as np
 
 from advisor.core.gpu import ADVISED_JOBS, WHOLE, Split, vendor_of, without_limits
-from advisor.core.job import check_one_gpu
+from advisor.core.job import check_single_gpu
 from advisor.core.objectives import NORMAL_90
 from advisor.core.records import (
     DOUBTFUL,
@@ -65,7 +65,7 @@ from advisor.predict.profiles import (
     serving_of,
     with_active_idle,
 )
-from advisor.predict.sets import AnyWay, has_short_blocks
+from advisor.predict.sets import AnyOptionPredictor, has_short_blocks
 from advisor.settings import Settings
 from advisor.validity.drift import Compared, drifts_of, find_drifts, widened
 from advisor.validity.points import is_usable, undisputed, why_no_profile
@@ -81,7 +81,7 @@ from advisor_data.bundled import (
     select,
 )
 from advisor_data.files import read_points
-from advisor_data.known import checked_counts, known_checks
+from advisor_data.known import all_checks, checked_counts
 from advisor_data.lists import Span
 from advisor_models.model_predictor import ModelPredictor
 from advisor_models.one_window import bundled_head
@@ -117,7 +117,9 @@ class ProfileSet:
         """
         return checked_counts(settings.home, self.a.gpu_model, self.a.units_total)
 
-    def with_known_idle(self, fill: Mapping[str, float]) -> tuple["ProfileSet", tuple[str, ...]]:
+    def with_idle_power_filled(
+        self, fill: Mapping[str, float]
+    ) -> tuple["ProfileSet", tuple[str, ...]]:
         """That of the empty card alone: predictors have their own number for open jobs."""
         return self.with_idle_power({name: w for name, w in fill.items() if name == IDLE})
 
@@ -132,8 +134,8 @@ class ProfileSet:
         """
         profiles = self.profiles
         lacking = tuple(dict.fromkeys(p.job for p in profiles if math.isnan(p.idle_power_w)))
-        known = [p.idle_power_w for p in profiles if not math.isnan(p.idle_power_w)]
-        assumed_w = statistics.median(known) if known else fill.get(IDLE)
+        idles_w = [p.idle_power_w for p in profiles if not math.isnan(p.idle_power_w)]
+        assumed_w = statistics.median(idles_w) if idles_w else fill.get(IDLE)
         if lacking and assumed_w is not None:
             profiles = tuple(
                 replace(p, idle_power_w=assumed_w) if p.job in lacking else p for p in profiles
@@ -142,7 +144,7 @@ class ProfileSet:
         given = replace(self, profiles=profiles)
         if not lacking or assumed_w is None:
             return given, ()
-        source = "as in the other profiles" if known else "as in the profiles of the model"
+        source = "as in the other profiles" if idles_w else "as in the profiles of the model"
         said = (
             f"{IDLE} is missing in the profile of {', '.join(lacking)}: {assumed_w:.0f} W, {source}"
         )
@@ -187,22 +189,22 @@ def find_profiles(
         StoreError: the store cannot be read.
     """
     stored = stored_points(settings, dict.fromkeys(names))
-    known = known_profiles(stored, names)
+    by_name = profiles_by_name(stored, names)
     if file:
-        given = known_profiles(points := _solo_points(read_points(file)), names)
-        known = {name: given[name].before(of_job) for name, of_job in known.items()}
+        given = profiles_by_name(points := _solo_points(read_points(file)), names)
+        by_name = {name: given[name].before(of_job) for name, of_job in by_name.items()}
         stored += points
-    if not _in_common(known, gpu_model):
+    if not _in_common(by_name, gpu_model):
         # Only now: reading the bundled points takes time.
-        bundled = known_profiles(bundled_solo_points(set(names)), names, bundled=True)
-        known = {name: of_job.before(bundled[name]) for name, of_job in known.items()}
-    if not _in_common(known, gpu_model):
-        known = or_estimated(known, stored)
+        bundled = profiles_by_name(bundled_solo_points(set(names)), names, bundled=True)
+        by_name = {name: of_job.before(bundled[name]) for name, of_job in by_name.items()}
+    if not _in_common(by_name, gpu_model):
+        by_name = or_estimated(by_name, stored)
     for name in names:
-        if not known[name].profiles:
-            raise no_profile(name, _known(settings, file), points=stored)
-    return on_one_gpu(
-        names, known, gpu_model, several_gpus=several_gpus, power_limit_w=power_limit_w
+        if not by_name[name].profiles:
+            raise no_profile(name, _profiled_jobs(settings, file), points=stored)
+    return on_single_gpu(
+        names, by_name, gpu_model, several_gpus=several_gpus, power_limit_w=power_limit_w
     )
 
 
@@ -214,13 +216,13 @@ def all_profiles(settings: Settings, gpu_model: str) -> dict[str, Profile]:
     """
     bundled, stored = bundled_solo_points(), stored_points(settings, [None])
     names = {point.job for point in (*bundled, *stored)}
-    own, theirs = (known_profiles(points, names) for points in (stored, bundled))
-    known = or_estimated({name: own[name].before(theirs[name]) for name in names}, stored)
-    found = {n: of.profiles[gpu_model] for n, of in known.items() if gpu_model in of.profiles}
-    return {name: profile for name, profile in found.items() if profile.gpus == 1}
+    local, theirs = (profiles_by_name(points, names) for points in (stored, bundled))
+    by_name = or_estimated({name: local[name].before(theirs[name]) for name in names}, stored)
+    profiles = {n: of.profiles[gpu_model] for n, of in by_name.items() if gpu_model in of.profiles}
+    return {name: profile for name, profile in profiles.items() if profile.gpus == 1}
 
 
-def own_profiles(settings: Settings, file: Path | None = None) -> dict[tuple[str, str], Profile]:
+def local_profiles(settings: Settings, file: Path | None = None) -> dict[tuple[str, str], Profile]:
     """Every profile that was measured here by GPU model and job; those of a file go before.
 
     Raises:
@@ -228,11 +230,11 @@ def own_profiles(settings: Settings, file: Path | None = None) -> dict[tuple[str
         StoreError: the store cannot be read.
     """
     sources = [stored_points(settings, [None]), _solo_points(read_points(file)) if file else []]
-    found = [make_profiles(undisputed(points)) for points in sources]
-    return {(model, job): p for of in found for (job, model), p in of.items() if p.gpus == 1}
+    by_source = [make_profiles(undisputed(points)) for points in sources]
+    return {(model, job): p for of in by_source for (job, model), p in of.items() if p.gpus == 1}
 
 
-def known_profiles(
+def profiles_by_name(
     points: Iterable[SoloPoint], names: Iterable[str], *, bundled: bool = False
 ) -> dict[str, ProfilesOfJob]:
     """The profiles that points make, of each of these jobs.
@@ -251,7 +253,7 @@ def known_profiles(
 
 
 def or_estimated(
-    known: Mapping[str, ProfilesOfJob], points: Sequence[SoloPoint]
+    by_name: Mapping[str, ProfilesOfJob], points: Sequence[SoloPoint]
 ) -> dict[str, ProfilesOfJob]:
     """On GPU models where a job has no profile, what its windows on the whole GPU say.
 
@@ -261,16 +263,16 @@ def or_estimated(
     lacking = (
         point
         for point in undisputed(points)
-        if point.job in known and point.gpu_model not in known[point.job].profiles
+        if point.job in by_name and point.gpu_model not in by_name[point.job].profiles
     )
     by_job = grouped(lacking, lambda point: point.job)
     return {
         name: of_job.before(ProfilesOfJob(_estimated_profiles(by_job.get(name, ()))))
-        for name, of_job in known.items()
+        for name, of_job in by_name.items()
     }
 
 
-def on_one_gpu(
+def on_single_gpu(
     names: Sequence[str],
     profiles_by_job: Mapping[str, ProfilesOfJob],
     gpu_model: str | None = None,
@@ -291,19 +293,19 @@ def on_one_gpu(
     bundled = tuple(name for name in dict.fromkeys(names) if model in profiles_by_job[name].bundled)
     profiles = tuple(profiles_by_job[name].profiles[model] for name in names)
     for profile in profiles:
-        check_one_gpu(profile.job, 1 if several_gpus else profile.gpus)
+        check_single_gpu(profile.job, 1 if several_gpus else profile.gpus)
     if power_limit_w is not None:
         profiles = tuple(under_limit(profile, power_limit_w) for profile in profiles)
     return ProfileSet(profiles, bundled, tuple(others))
 
 
 def no_profile(
-    name: str, known_jobs: Iterable[str], points: Iterable[SoloPoint] = ()
+    name: str, profiled_jobs: Iterable[str], points: Iterable[SoloPoint] = ()
 ) -> InputError:
     """What to do about a job without a profile: measure it, or spell it as it is spelled."""
-    known = set(known_jobs)
-    if name not in known:
-        return unknown_job(name, known)
+    profiled = set(profiled_jobs)
+    if name not in profiled:
+        return unknown_job(name, profiled)
     mine = [point for point in points if point.job == name]
     if len(undisputed(mine)) < len(mine):
         return InputError(
@@ -327,8 +329,8 @@ def stored_points(settings: Settings, jobs: Iterable[str | None]) -> list[SoloPo
     """The stored points of some jobs; of all with None."""
     with begun_store(settings) as store:
         # What is not UTF-8 on a command line has parts that no database takes, and names no job.
-        asked = [job for job in jobs if job is None or job.isprintable()]
-        return [p for job in asked for p in store.solo_points(job=job)] if store else []
+        printable = [job for job in jobs if job is None or job.isprintable()]
+        return [p for job in printable for p in store.solo_points(job=job)] if store else []
 
 
 def begun_store(settings: Settings) -> AbstractContextManager[Store | None]:
@@ -337,27 +339,27 @@ def begun_store(settings: Settings) -> AbstractContextManager[Store | None]:
     return open_store(url, home) if is_begun(url, home) else nullcontext()
 
 
-def _in_common(known: Mapping[str, ProfilesOfJob], wanted: str | None) -> set[str]:
+def _in_common(by_name: Mapping[str, ProfilesOfJob], wanted: str | None) -> set[str]:
     """GPU models that all jobs were profiled on; only the wanted one, or those it is a part of."""
-    models = set[str].intersection(*(set(of_job.profiles) for of_job in known.values()))
+    models = set[str].intersection(*(set(of_job.profiles) for of_job in by_name.values()))
     return models if wanted is None else _named(models, wanted)
 
 
 def _named(models: Iterable[str], wanted: str) -> set[str]:
     """Of GPU models that one, or those that it is a part of."""
-    found = set(models)
-    return found & {wanted} or {m for m in found if wanted.casefold() in m.casefold()}
+    near = set(models)
+    return near & {wanted} or {m for m in near if wanted.casefold() in m.casefold()}
 
 
 def _common_model(
-    names: Sequence[str], known: Mapping[str, ProfilesOfJob], wanted: str | None
+    names: Sequence[str], by_name: Mapping[str, ProfilesOfJob], wanted: str | None
 ) -> str:
-    chosen = {name: known[name] for name in names}
-    found = {name: of_job.profiles for name, of_job in chosen.items()}
+    chosen = {name: by_name[name] for name in names}
+    profiles = {name: of_job.profiles for name, of_job in chosen.items()}
     common = _in_common(chosen, wanted)
     # What was measured here goes before what came with advisor.
-    own = {m for m in common if not any(m in of_job.bundled for of_job in chosen.values())}
-    candidates = sorted(own or common & {GPU_MODEL} or common)
+    local_models = {m for m in common if not any(m in of_job.bundled for of_job in chosen.values())}
+    candidates = sorted(local_models or common & {GPU_MODEL} or common)
     if len(candidates) == 1:
         return candidates[0]
     if candidates:
@@ -365,15 +367,15 @@ def _common_model(
             f"all of them were profiled on {', '.join(candidates)}",
             fix="choose one of them: --gpu-model, or `gpu_model` in a request",
         )
-    models = dict.fromkeys(model for name in names for model in found[name])
+    models = dict.fromkeys(model for name in names for model in profiles[name])
     near = models if wanted is None else sorted(_named(models, wanted)) or [wanted]
-    lacking = {model: [n for n in chosen if model not in found[n]] for model in near}
+    lacking = {model: [n for n in chosen if model not in profiles[n]] for model in near}
     nearest = min(lacking, key=lambda model: len(lacking[model]))
     named, rest = lacking[nearest][:_NAMED], len(lacking[nearest]) - _NAMED
     more = f" and {rest} more" if rest > 0 else ""
     is_amd = vendor_of(nearest) == "amd"
     untried = "; on AMD nobody has tried it yet, so check what it measures" if is_amd else ""
-    profiled = "; ".join(f"{name} on {', '.join(found[name])}" for name in named)
+    profiled = "; ".join(f"{name} on {', '.join(profiles[name])}" for name in named)
     raise InputError(
         f"no profile on {nearest}: {', '.join(named)}{more}",
         why=f"profiled were {profiled}, and rates and power of a job differ between GPU models",
@@ -382,7 +384,7 @@ def _common_model(
     )
 
 
-def _known(settings: Settings, file: Path | None) -> set[str]:
+def _profiled_jobs(settings: Settings, file: Path | None) -> set[str]:
     """Names of the jobs that are defined or measured."""
     from advisor.formats.job_file import sound_jobs  # only here: what reads YAML takes time to load
 
@@ -407,13 +409,13 @@ def _estimated_profiles(points: Iterable[SoloPoint]) -> dict[str, Profile]:
         for point in sorted(points, key=lambda p: p.started_at)
         if point.share_percent == WHOLE and is_usable(point) and DOUBTFUL.isdisjoint(point.flags)
     )
-    found: dict[str, Profile] = {}
+    estimated: dict[str, Profile] = {}
     for gpu_model, of_model in grouped(windows, lambda point: point.gpu_model).items():
         point = mean_window(of_model[-20:])  # the newest: programs change
         if window := window_of_point(point):
             serving = serving_of(of_model)
             profile = bundled_head().profile(window, is_server=serving is not None)
-            found[gpu_model] = replace(
+            estimated[gpu_model] = replace(
                 profile,
                 rate_unit=point.rate_unit,
                 idle_power_w=math.nan if point.idle_power_w is None else point.idle_power_w,
@@ -426,7 +428,7 @@ def _estimated_profiles(points: Iterable[SoloPoint]) -> dict[str, Profile]:
                 kernels=counted_kernels(of_model),
                 gpus=point.gpus or 1,
             )
-    return found
+    return estimated
 
 
 # By job and GPU model.
@@ -446,11 +448,11 @@ class Expected:
 
 
 def profiles_of(
-    jobs: Iterable[str], store: Store | None, *, or_seen: bool = False
+    jobs: Iterable[str], store: Store | None, *, or_watched: bool = False
 ) -> _ProfilesByModel:
     """Profiles of jobs by name; those measured here go before the bundled ones.
 
-    With `or_seen` also what is estimated of jobs that were seen only.
+    With `or_watched` also what is estimated of jobs that were seen only.
 
     Raises:
         StoreError: the store cannot be read.
@@ -458,13 +460,13 @@ def profiles_of(
     """
     names = sorted(set(jobs))
     points = [p for name in names for p in store.solo_points(job=name)] if store else []
-    own = known_profiles(points, names)
-    bundled = known_profiles(bundled_solo_points(set(names)), names, bundled=True)
-    known = {name: own[name].before(bundled[name]) for name in names}
-    known = or_estimated(known, points) if or_seen else known
+    local = profiles_by_name(points, names)
+    bundled = profiles_by_name(bundled_solo_points(set(names)), names, bundled=True)
+    by_name = {name: local[name].before(bundled[name]) for name in names}
+    by_name = or_estimated(by_name, points) if or_watched else by_name
     return {
         (name, model): profile
-        for name, of_job in known.items()
+        for name, of_job in by_name.items()
         for model, profile in of_job.profiles.items()
     }
 
@@ -482,55 +484,62 @@ def expected_of(
     """
     groups: defaultdict[tuple[Profile, ...], list[tuple[Observation, Split]]] = defaultdict(list)
     for observation in observations:
-        known = tuple(
+        profiled = tuple(
             p for job in observation.jobs if (p := profiles.get((job, observation.gpu_model)))
         )
         split = _launched_split(observation)
-        whole = split and len(known) == len(observation.parts) and is_within(split, known)
-        if split and whole and not _is_doubtful(observation, known, checked):
-            groups[known].append((observation, split))
-    found: list[Expected] = []
-    of_any = AnyWay(predictor)
-    for known, together in groups.items():
+        whole = split and len(profiled) == len(observation.parts) and is_within(split, profiled)
+        if split and whole and not _is_doubtful(observation, profiled, checked):
+            groups[profiled].append((observation, split))
+    predictions: list[Expected] = []
+    of_any = AnyOptionPredictor(predictor)
+    for profiled, together in groups.items():
         splits = list(dict.fromkeys(split for _, split in together))
-        expected = dict(zip(splits, of_any.predict(known, splits), strict=True))
-        found += [
-            Expected(observation, known, expected[split])
+        expected = dict(zip(splits, of_any.predict(profiled, splits), strict=True))
+        predictions += [
+            Expected(observation, profiled, expected[split])
             for observation, split in together
             # Physics needs idle power, which a profile may lack.
             if not math.isnan(expected[split].power_w.value)
         ]
-    return found
+    return predictions
 
 
 def compared(expected: Iterable[Expected]) -> Iterator[Compared]:
     """All rates, and the power once for each job, of every observation."""
-    for one in expected:
-        seen = one.observation
-        setting = f"{' + '.join(seen.jobs)} {one.prediction.split}"
+    for pair in expected:
+        observation = pair.observation
+        setting = f"{' + '.join(observation.jobs)} {pair.prediction.split}"
         rates = zip(
-            seen.jobs, _rates_as_profiled(seen, one.profiles), one.prediction.parts, strict=True
+            observation.jobs,
+            _rates_as_profiled(observation, pair.profiles),
+            pair.prediction.parts,
+            strict=True,
         )
         values = [(job, "rate", rate, predicted.rate) for job, rate, predicted in rates]
-        power = [(job, "power", seen.power_w, one.prediction.power_w) for job in seen.jobs]
+        power = [
+            (job, "power", observation.power_w, pair.prediction.power_w) for job in observation.jobs
+        ]
         yield from (
             Compared(
                 job=job,
-                gpu_model=seen.gpu_model,
-                gpu_uuid=seen.gpu_uuid,
+                gpu_model=observation.gpu_model,
+                gpu_uuid=observation.gpu_uuid,
                 quantity="rate" if quantity == "rate" else "power",
                 setting=setting,
                 observed=observed,
                 expected=interval,
-                at=seen.started_at,
-                software=_software_of(seen),
+                at=observation.started_at,
+                software=_software_of(observation),
             )
             for job, quantity, observed, interval in dict.fromkeys((*values, *power))
             if observed
         )
 
 
-def _rates_as_profiled(seen: Observation, profiles: Sequence[Profile]) -> tuple[float | None, ...]:
+def _rates_as_profiled(
+    observation: Observation, profiles: Sequence[Profile]
+) -> tuple[float | None, ...]:
     """Rates of a launch as on the hosts of the profiles, where it ran beside none of their cards.
 
     A speed is the rate over the rate alone on the same host, which the launch has measured. Rates
@@ -540,35 +549,39 @@ def _rates_as_profiled(seen: Observation, profiles: Sequence[Profile]) -> tuple[
         None
         if profile.rate_unit == UNCOUNTED_UNIT != part.rate_unit
         else part.rate and part.rate / part.solo_rate * profile.whole_gpu_rate
-        if part.solo_rate and seen.gpu_uuid not in profile.gpu_uuids
+        if part.solo_rate and observation.gpu_uuid not in profile.gpu_uuids
         else part.rate
-        for part, profile in zip(seen.parts, profiles, strict=True)
+        for part, profile in zip(observation.parts, profiles, strict=True)
     )
 
 
 def card_logs(expected: Iterable[Expected], gpu_uuid: str) -> dict[tuple[str, ...], list[float]]:
     """By jobs, log of observed over expected power on a card: of those that tell of the card."""
-    found: defaultdict[tuple[str, ...], list[float]] = defaultdict(list)
-    for one in expected:
-        on_another = not any(gpu_uuid in profile.gpu_uuids for profile in one.profiles)
-        seen = one.observation
-        rates = [part.rate for part in seen.parts if part.rate]
-        if seen.gpu_uuid != gpu_uuid or not on_another or len(rates) < len(seen.parts):
+    ratios: defaultdict[tuple[str, ...], list[float]] = defaultdict(list)
+    for pair in expected:
+        on_another = not any(gpu_uuid in profile.gpu_uuids for profile in pair.profiles)
+        observation = pair.observation
+        rates = [part.rate for part in observation.parts if part.rate]
+        if (
+            observation.gpu_uuid != gpu_uuid
+            or not on_another
+            or len(rates) < len(observation.parts)
+        ):
             continue
         # Of more than two jobs physics errs by more than cards differ.
-        is_pair = len(seen.parts) == ADVISED_JOBS
-        if not is_pair or not one.prediction.split.is_limited or not seen.power_w:
+        is_pair = len(observation.parts) == ADVISED_JOBS
+        if not is_pair or not pair.prediction.split.is_limited or not observation.power_w:
             continue
-        limit_w = one.profiles[0].power_limit_w
-        ratio = observation_ratio(seen.power_w, rates, one.prediction, limit_w)
+        limit_w = pair.profiles[0].power_limit_w
+        ratio = observation_ratio(observation.power_w, rates, pair.prediction, limit_w)
         if ratio is not None:
-            found[seen.jobs].append(ratio)
-    return dict(found)
+            ratios[observation.jobs].append(ratio)
+    return dict(ratios)
 
 
-def _launched_split(seen: Observation) -> Split | None:
-    split = measured_split(seen.mode, (part.share_percent for part in seen.parts))
-    low = tuple(n for n, part in enumerate(seen.parts) if part.below_normal)
+def _launched_split(observation: Observation) -> Split | None:
+    split = measured_split(observation.mode, (part.share_percent for part in observation.parts))
+    low = tuple(n for n, part in enumerate(observation.parts) if part.below_normal)
     return split and replace(split, below_normal=low)
 
 
@@ -601,9 +614,9 @@ def outdated_check(home: Path, gpu_model: str, versions: Mapping[str, str]) -> s
     Raises:
         StoreError: a stored check cannot be read.
     """
-    known = check_for(gpu_model, known_checks(home)) if versions else None
+    check = check_for(gpu_model, all_checks(home)) if versions else None
     libraries = {name: version for name, version in versions.items() if name != "driver"}
-    changed = known and known.differs_from(versions.get("driver", known.driver), libraries)
+    changed = check and check.differs_from(versions.get("driver", check.driver), libraries)
     if not changed:
         return ""
     return (
@@ -617,21 +630,25 @@ def outdated_checks(observations: Iterable[Observation], home: Path) -> dict[str
     Raises:
         StoreError: a stored check cannot be read.
     """
-    in_time = sorted(observations, key=lambda one: one.started_at)
-    newest = {seen.gpu_model: software for seen in in_time if (software := _software_of(seen))}
-    found = {
+    in_time = sorted(observations, key=lambda o: o.started_at)
+    newest = {
+        observation.gpu_model: software
+        for observation in in_time
+        if (software := _software_of(observation))
+    }
+    changes = {
         # Texts such as `driver 580.159.04`.
         model: outdated_check(home, model, dict(t.split(" ", 1) for t in software if " " in t))
         for model, software in newest.items()
     }
-    return {model: text for model, text in found.items() if text}
+    return {model: text for model, text in changes.items() if text}
 
 
-def _software_of(seen: Observation) -> tuple[str, ...]:
+def _software_of(observation: Observation) -> tuple[str, ...]:
     """Versions that were in use, such as `driver 580.159.04`, as far as the launch wrote them."""
-    texts = [part.libraries for part in seen.parts if part.libraries]
+    texts = [part.libraries for part in observation.parts if part.libraries]
     libraries = {name.strip() for text in texts for name in text.split(",")}
-    return (*((f"driver {seen.driver}",) if seen.driver else ()), *sorted(libraries))
+    return (*((f"driver {observation.driver}",) if observation.driver else ()), *sorted(libraries))
 
 
 MOST_JOBS = 50
@@ -742,8 +759,8 @@ class Conditions:
 
     def splits_of(self, profiles: Sequence[Profile]) -> tuple[Split, ...]:
         """At which these jobs were measured together."""
-        found = windows_of(profiles, self._windows(profiles))
-        return tuple(dict.fromkeys(w.split for w in found if is_within(w.split, profiles)))
+        windows = windows_of(profiles, self._windows(profiles))
+        return tuple(dict.fromkeys(w.split for w in windows if is_within(w.split, profiles)))
 
     def warnings(self, profiles: Sequence[Profile]) -> Iterator[str]:
         """What is to be said of it."""
@@ -754,15 +771,15 @@ class Conditions:
         if text := self.outdated.get(profiles[0].gpu_model):
             yield text
         yield from dict.fromkeys(limit_warnings(profiles))
-        beside = Counter(job for one in self._hours(profiles) for job in one.observation.jobs)
+        beside = Counter(job for hour in self._hours(profiles) for job in hour.observation.jobs)
         for job in dict.fromkeys(p.job for p in profiles if p.doubt is not None and beside[p.job]):
             yield f"of {job} also {beside[job]} launches beside profiled jobs tell"
 
     def _hours(self, profiles: Sequence[Profile]) -> list[Expected]:
         """Those on their GPU model; what these very jobs did is among the windows."""
-        model, asked = profiles[0].gpu_model, tuple(sorted(p.job for p in profiles))
-        seen = [(one, one.observation) for one in self.hours]
-        return [one for one, of in seen if of.gpu_model == model and of.jobs != asked]
+        model, jobs = profiles[0].gpu_model, tuple(sorted(p.job for p in profiles))
+        hours = [(hour, hour.observation) for hour in self.hours]
+        return [hour for hour, of in hours if of.gpu_model == model and of.jobs != jobs]
 
     def _windows(self, profiles: Sequence[Profile]) -> Windows:
         """What was measured; of jobs that drift only what was measured since then."""
@@ -805,14 +822,16 @@ def read_conditions(
     """
     gpu_model, checks = profiles[0].gpu_model, checks_of(settings)
     with begun_store(settings) as store:
-        seen = experience_of(store, predictor, checks, settings.home, newest)
-        found = seen.on_card(gpu_model, gpu_uuid or seen.only_card(gpu_model), store)
+        experience = experience_of(store, predictor, checks, settings.home, newest)
+        conditions = experience.on_card(
+            gpu_model, gpu_uuid or experience.only_card(gpu_model), store
+        )
         windows = measured_windows(profiles, checks, store, any_of=any_of, newest=newest)
-    found = replace(found, windows=windows)
+    conditions = replace(conditions, windows=windows)
     if driver is None:
-        return found
+        return conditions
     changed = outdated_check(settings.home, gpu_model, {"driver": driver})
-    return replace(found, outdated={**found.outdated, gpu_model: changed})
+    return replace(conditions, outdated={**conditions.outdated, gpu_model: changed})
 
 
 def experience_of(
@@ -829,17 +848,19 @@ def experience_of(
     """
     # The newest ones: so many take about a second.
     page = store.observation_page(None, Span(limit=2000)).records if store else ()
-    if not (seen := tuple(undisputed([*newest, *page]))):
+    if not (observations := tuple(undisputed([*newest, *page]))):
         return NOTHING
-    profiles = profiles_of({job for one in seen for job in one.jobs}, store, or_seen=True)
-    all_ = expected_of(seen, profiles, predictor, checked)
-    by_unsure = grouped(all_, lambda one: sum(p.doubt is not None for p in one.profiles))
+    profiles = profiles_of(
+        {job for observation in observations for job in observation.jobs}, store, or_watched=True
+    )
+    all_ = expected_of(observations, profiles, predictor, checked)
+    by_unsure = grouped(all_, lambda e: sum(p.doubt is not None for p in e.profiles))
     # An estimate that is off is no drift, nor is it the card.
     expected = by_unsure.get(0, [])
     return Conditions(
         expected=tuple(expected),
         drifts=find_drifts(compared(expected)),
-        outdated=outdated_checks(seen, home),
+        outdated=outdated_checks(observations, home),
         kernels=fitted_kernels(all_),
         hours=tuple(by_unsure.get(1, ())),
     )
@@ -851,21 +872,21 @@ def narrowed_by(profile: Profile, launches: Iterable[Expected]) -> Profile:
     Launches of the same jobs at one split are off alike, by what is not known of sets: with their
     number only the noise falls.
     """
-    key, told = (profile.job, profile.gpu_model), list[tuple[float, Floats, Floats]]()
+    key, evidence = (profile.job, profile.gpu_model), list[tuple[float, Floats, Floats]]()
     is_meant = profile.doubt is not None and not profile.serving
     together = grouped(
         (o for o in launches if is_meant and key in {(p.job, p.gpu_model) for p in o.profiles}),
-        lambda one: (one.observation.jobs, one.prediction.split),
+        lambda e: (e.observation.jobs, e.prediction.split),
     )
     for (jobs, split), alike in together.items():
         n, expected = jobs.index(profile.job), alike[0].prediction
-        seen = [
+        measured = [
             both
-            for one in alike
-            for rates in [_rates_as_profiled(one.observation, one.profiles)]
-            if all(both := (rates[n], one.observation.power_w))
+            for e in alike
+            for rates in [_rates_as_profiled(e.observation, e.profiles)]
+            if all(both := (rates[n], e.observation.power_w))
         ]
-        if seen:
+        if measured:
             share = np.array([split.shares[n]])
             ends = expected.parts[n].rate, expected.power_w
             value, low, high = np.array([astuple(of) for of in ends]).T
@@ -875,11 +896,13 @@ def narrowed_by(profile: Profile, launches: Iterable[Expected]) -> Profile:
             noise, least, card = times * errors.T
             whole = times * np.log(np.maximum(value / low, high / value)) / NORMAL_90
             of_sets = np.maximum(whole**2 - profile.doubt_at(share)[:, 0] ** 2, least**2)
-            spread = np.sqrt(of_sets + card**2 + noise**2 / len(seen))
-            told.append((split.shares[n], times * np.log(seen / value).mean(axis=0), spread))
-    if not told:
+            spread = np.sqrt(of_sets + card**2 + noise**2 / len(measured))
+            evidence.append(
+                (split.shares[n], times * np.log(measured / value).mean(axis=0), spread)
+            )
+    if not evidence:
         return profile
-    shares, logs, spreads = (np.array([*of]) for of in zip(*told, strict=True))
+    shares, logs, spreads = (np.array([*of]) for of in zip(*evidence, strict=True))
     return narrowed(profile, shares, logs.T, spreads.T)
 
 
@@ -891,7 +914,7 @@ def fitted_kernels(launches: Iterable[Expected]) -> FittedKernels:
     off where the job fills the GPU and 24 % where it does not (medians of 152 and 72;
     docs/measurements/own/kernels_per_unit.py --fitted).
     """
-    found: defaultdict[tuple[str, str], list[Kernels]] = defaultdict(list)
+    fitted: defaultdict[tuple[str, str], list[Kernels]] = defaultdict(list)
     for launch in launches:
         seats = [*zip(launch.profiles, launch.observation.parts, strict=True)]
         if len(seats) != ADVISED_JOBS or launch.prediction.split != without_limits("uncapped", 2):
@@ -906,7 +929,7 @@ def fitted_kernels(launches: Iterable[Expected]) -> FittedKernels:
             ):
                 continue
             n = probe.kernels.per_unit
-            told = kernels_beside(
+            fit = kernels_beside(
                 *(
                     MeanEstimate(rate, _RATE_ERROR * rate)
                     for rate in (
@@ -917,17 +940,17 @@ def fitted_kernels(launches: Iterable[Expected]) -> FittedKernels:
                     )
                 )
             )
-            if told["kernels_per_unit_stderr"] < _MOST_ERROR * told["kernels_per_unit"]:
+            if fit["kernels_per_unit_stderr"] < _MOST_ERROR * fit["kernels_per_unit"]:
                 kernels = Kernels(
-                    per_unit=told["kernels_per_unit"],
-                    per_unit_stderr=told["kernels_per_unit_stderr"],
-                    hold_s=told["kernel_hold_s"],
-                    hold_stderr_s=told["kernel_hold_stderr_s"],
+                    per_unit=fit["kernels_per_unit"],
+                    per_unit_stderr=fit["kernels_per_unit_stderr"],
+                    hold_s=fit["kernel_hold_s"],
+                    hold_stderr_s=fit["kernel_hold_stderr_s"],
                     source="fitted",
                 )
-                found[profile.job, profile.gpu_model].append(kernels)
+                fitted[profile.job, profile.gpu_model].append(kernels)
     by_number = attrgetter("per_unit")
-    return {key: sorted(of, key=by_number)[len(of) // 2] for key, of in found.items()}
+    return {key: sorted(of, key=by_number)[len(of) // 2] for key, of in fitted.items()}
 
 
 def checks_of(settings: Settings) -> _Checked:
@@ -974,25 +997,25 @@ class DriftPredictor:
             InputError: as the predictor does.
         """
         names = [profile.job for profile in profiles]
-        found = self._predictor.predict(profiles, splits)
-        return Predictions.of([self._wider(one, names) for one in found])
+        predictions = self._predictor.predict(profiles, splits)
+        return Predictions.of([self._wider(prediction, names) for prediction in predictions])
 
-    def _wider(self, found: Prediction, names: Sequence[str]) -> Prediction:
+    def _wider(self, prediction: Prediction, names: Sequence[str]) -> Prediction:
         drifts = self._drifts
         parts = tuple(
             replace(part, speed=widened(part.speed, drift.ratio))
             if (drift := drifts.get((name, "rate")))
             else part
-            for name, part in zip(names, found.parts, strict=True)
+            for name, part in zip(names, prediction.parts, strict=True)
         )
-        power_w = found.power_w
+        power_w = prediction.power_w
         for name in dict.fromkeys(names):
             if drift := drifts.get((name, "power")):
                 power_w = widened(power_w, drift.ratio)
-        if parts == found.parts and power_w == found.power_w:
-            return found
+        if parts == prediction.parts and power_w == prediction.power_w:
+            return prediction
         # The errors of the quotient are known of jobs that do as expected, so not of these.
-        return replace(found, parts=parts, power_w=power_w, efficiency_factors=None)
+        return replace(prediction, parts=parts, power_w=power_w, efficiency_factors=None)
 
 
 # Rate and power of jobs alone on the whole GPU, by run, card and job.
@@ -1023,7 +1046,7 @@ def measured_windows(
         StoreError: the store cannot be read.
     """
     by_job, gpu_model = {p.job: p for p in profiles}, profiles[0].gpu_model
-    found: list[tuple[tuple[str, ...], Window]] = []
+    windows: list[tuple[tuple[str, ...], Window]] = []
     on_model = [
         point
         for point in (bundled_points_together(by_job) if bundled is None else bundled)
@@ -1032,25 +1055,25 @@ def measured_windows(
     if on_model:
         # A process that keeps the points reads the references of all jobs once.
         references = _bundled_alone(*by_job) if bundled is None else _bundled_alone()
-        found += _of_points(on_model, by_job, references, is_bundled=True)
+        windows += _of_points(on_model, by_job, references, is_bundled=True)
     stored = list[Observation]()
     if store is not None:
         # Of a queue all are read at once: asking for each pair takes longer.
-        asked = [None] if any_of else asked_together([p.job for p in profiles])
-        own = [p for jobs in asked for p in store.pair_points(jobs=jobs, gpu_model=gpu_model)]
-        alone = _alone_of(p for job in by_job if own for p in store.solo_points(job=job))
-        found += _of_points(undisputed(own), by_job, alone)
-        stored = [o for jobs in asked for o in store.observations(jobs=jobs, gpu_model=gpu_model)]
+        sets = [None] if any_of else sets_of([p.job for p in profiles])
+        points = [p for jobs in sets for p in store.pair_points(jobs=jobs, gpu_model=gpu_model)]
+        alone = _alone_of(p for job in by_job if points for p in store.solo_points(job=job))
+        windows += _of_points(undisputed(points), by_job, alone)
+        stored = [o for jobs in sets for o in store.observations(jobs=jobs, gpu_model=gpu_model)]
     for observation in undisputed([*newest, *stored]):
-        known = [by_job[job] for job in observation.jobs if job in by_job]
-        split = _launched_split(observation) if len(known) == len(observation.jobs) else None
-        if split and not _is_doubtful(observation, known, checked):
-            rates = _rates_as_profiled(observation, known)
+        profiled = [by_job[job] for job in observation.jobs if job in by_job]
+        split = _launched_split(observation) if len(profiled) == len(observation.jobs) else None
+        if split and not _is_doubtful(observation, profiled, checked):
+            rates = _rates_as_profiled(observation, profiled)
             window = replace(_window(split, observation), is_launch=True, rates=rates)
-            found.append((observation.jobs, window))
+            windows.append((observation.jobs, window))
     return {
         names: tuple(window for _, window in of_jobs)
-        for names, of_jobs in grouped(found, lambda one: one[0]).items()
+        for names, of_jobs in grouped(windows, lambda pair: pair[0]).items()
         if by_job.keys() >= {*names}
     }
 
@@ -1063,17 +1086,17 @@ def _bundled_alone(*jobs: str) -> _Alone:
 
 
 def _alone_of(points: Iterable[SoloPoint]) -> _Alone:
-    found: defaultdict[tuple[str, str, str], list[tuple[float, float]]] = defaultdict(list)
+    figures: defaultdict[tuple[str, str, str], list[tuple[float, float]]] = defaultdict(list)
     for point in points:
         if point.share_percent == WHOLE and point.power_w:
-            found[point.run, point.gpu_uuid, point.job].append((point.rate, point.power_w))
+            figures[point.run, point.gpu_uuid, point.job].append((point.rate, point.power_w))
     return {
         key: (statistics.median(rate for rate, _ in of), statistics.median(w for _, w in of))
-        for key, of in found.items()
+        for key, of in figures.items()
     }
 
 
-def asked_together(names: Sequence[str]) -> list[tuple[str, ...]]:
+def sets_of(names: Sequence[str]) -> list[tuple[str, ...]]:
     """Who is looked for in a store: all of them; of copies fewer as well."""
     fewer = range(2, len(names)) if len(set(names)) == 1 else ()
     return [tuple(names[:number]) for number in (len(names), *fewer)]
@@ -1102,17 +1125,20 @@ def _as_profiled(
     the rate of the profile, as fast as the CPU of a host starts them. The energy that the window
     saved against its own run stays as well.
     """
-    known = [alone.get((point.run, point.gpu_uuid, part.job)) for part in point.parts]
+    references = [alone.get((point.run, point.gpu_uuid, part.job)) for part in point.parts]
     rates = [part.rate for part in point.parts]
-    if None in known or None in rates or window.power_w is None:
+    if None in references or None in rates or window.power_w is None:
         return window
     seats = [
-        (part, rate or 0.0, own or (1.0, 1.0), profiles[part.job])
-        for part, rate, own in zip(point.parts, rates, known, strict=True)
+        (part, rate or 0.0, reference or (1.0, 1.0), profiles[part.job])
+        for part, rate, reference in zip(point.parts, rates, references, strict=True)
     ]
-    same_work_w = sum(rate / own_rate * own_w for _, rate, (own_rate, own_w), _ in seats)
+    same_work_w = sum(
+        rate / reference_rate * reference_w for _, rate, (reference_rate, reference_w), _ in seats
+    )
     as_profiled_w = sum(
-        rate / own_rate * profile.whole_gpu_power_w for _, rate, (own_rate, _), profile in seats
+        rate / reference_rate * profile.whole_gpu_power_w
+        for _, rate, (reference_rate, _), profile in seats
     )
     power_w = window.power_w * as_profiled_w / same_work_w if same_work_w else window.power_w
     # A faster host does not lift the power limit: all of them wait for the GPU then.
@@ -1120,27 +1146,27 @@ def _as_profiled(
     return replace(
         window,
         rates=tuple(
-            rate if part.offered_rate else slower * rate * profile.whole_gpu_rate / own_rate
-            for part, rate, (own_rate, _), profile in seats
+            rate if part.offered_rate else slower * rate * profile.whole_gpu_rate / reference_rate
+            for part, rate, (reference_rate, _), profile in seats
         ),
         power_w=slower * power_w,
     )
 
 
-def _window(split: Split, seen: PairPoint | Observation) -> Window:
-    tails = tuple(part.latency_p99_ms for part in seen.parts)
+def _window(split: Split, point: PairPoint | Observation) -> Window:
+    tails = tuple(part.latency_p99_ms for part in point.parts)
     return Window(
         split,
-        tuple(part.rate for part in seen.parts),
-        seen.power_w,
-        seen.gpu_uuid,
-        seen.started_at,
+        tuple(part.rate for part in point.parts),
+        point.power_w,
+        point.gpu_uuid,
+        point.started_at,
         latencies_p99_ms=tails if any(tails) else (),
     )
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class KnownJobs:
+class AdvisorInputs:
     """What an answer about jobs is made of.
 
     Attributes:
@@ -1150,7 +1176,7 @@ class KnownJobs:
         conditions: What was seen of the card, of drifting jobs, and of these jobs together.
     """
 
-    found: ProfileSet
+    profile_set: ProfileSet
     model: ModelPredictor
     checked: CheckedCounts | None = None
     conditions: Conditions = NOTHING
@@ -1158,13 +1184,13 @@ class KnownJobs:
     @classmethod
     def read(
         cls,
-        found: ProfileSet,
+        profile_set: ProfileSet,
         settings: Settings,
         gpu_uuid: str | None = None,
         *,
         any_of: bool = False,
         newest: Sequence[Observation] = (),
-    ) -> "KnownJobs":
+    ) -> "AdvisorInputs":
         """What this host knows, by the model in use; the last two are as in `measured_windows`.
 
         Raises:
@@ -1173,10 +1199,10 @@ class KnownJobs:
         """
         model = Registry(settings.home / "models").open_champion()
         return cls(
-            found=found,
+            profile_set=profile_set,
             model=model,
-            checked=found.checked(settings),
+            checked=profile_set.checked(settings),
             conditions=read_conditions(
-                settings, model, found.profiles, gpu_uuid, any_of=any_of, newest=newest
+                settings, model, profile_set.profiles, gpu_uuid, any_of=any_of, newest=newest
             ),
         )

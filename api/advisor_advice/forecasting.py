@@ -20,7 +20,7 @@ from advisor.decide.decision import (
     Running,
     most_valuable,
     nearest,
-    worth_of,
+    savings_of,
 )
 from advisor.decide.limits import Request
 from advisor.errors import InputError, ModelError, NoSplitError, StoreError
@@ -37,12 +37,12 @@ from advisor.launch.spec import (
 from advisor.predict.card_factor import RATE_SPREADS, host_factor
 from advisor.predict.predictions import Prediction
 from advisor.predict.profiles import Profile, kind_of, with_rate
-from advisor.predict.sets import AnyWay, is_by_physics, why_not_below_normal
+from advisor.predict.sets import AnyOptionPredictor, is_by_physics, why_not_below_normal
 from advisor.runtime.processes import available_cores
 from advisor.settings import Settings
-from advisor_advice.answers import KnownSet, ModelAdvice, gpu_warnings
+from advisor_advice.answers import ModelAdvice, SetAdvisor, gpu_warnings
 from advisor_advice.conditions import (
-    KnownJobs,
+    AdvisorInputs,
     ProfileSet,
     find_profiles,
     read_conditions,
@@ -66,25 +66,27 @@ def recommended(
         NoSplitError: nothing keeps every limit, or the jobs should not share.
     """
     profile_set, criteria = criteria_of(jobs, launch, settings)
-    given = KnownSet.of(KnownJobs.read(profile_set, settings, launch.gpu_uuid)).answer(criteria)
-    ways = ways_to_try(given.decision, launch.request.tries)
-    if not (ways and (measured or given.decision.choice)):
+    given = SetAdvisor.of(AdvisorInputs.read(profile_set, settings, launch.gpu_uuid)).answer(
+        criteria
+    )
+    options = options_to_try(given.decision, launch.request.tries)
+    if not (options and (measured or given.decision.choice)):
         raise _apart(given.decision, joins=False)
-    made = [_to_launch(way, jobs, given, profile_set, criteria) for way in ways]
+    made = [_to_launch(option, jobs, given, profile_set, criteria) for option in options]
     return [(_on_host(pair, profile_set, launch, settings), notes) for pair, notes in made]
 
 
-def ways_to_try(decision: Decision, most: int) -> list[RatedSplit]:
+def options_to_try(decision: Decision, most: int) -> list[RatedSplit]:
     """What was chosen, and of each other sharing the best that keeps all limits, so many.
 
     Where nothing was chosen, what may break a limit and saves the most: a trial will tell.
     """
-    found = [decision.choice] if decision.choice else []
-    for way in sorted(decision.options[:-1], key=lambda way: -way.worth):
-        may = not (decision.choice and way.violations) and way.worth >= decision.apart.value
-        if may and way.sharing not in {one.sharing for one in found}:
-            found.append(way)
-    return found[:most]
+    picked = [decision.choice] if decision.choice else []
+    for option in sorted(decision.options[:-1], key=lambda option: -option.score):
+        may = not (decision.choice and option.violations) and option.score >= decision.apart.value
+        if may and option.sharing not in {other.sharing for other in picked}:
+            picked.append(option)
+    return picked[:most]
 
 
 def joining(
@@ -105,8 +107,8 @@ def joining(
     profile_set, criteria = criteria_of(jobs, launch, settings)
     kept = with_kept(criteria, parts, profile_set.profiles)
     criteria = replace(kept, host_cores=float(len(available_cores())))
-    known = KnownSet.of(KnownJobs.read(profile_set, settings, launch.gpu_uuid))
-    given = known.answer(criteria, running)
+    set_advisor = SetAdvisor.of(AdvisorInputs.read(profile_set, settings, launch.gpu_uuid))
+    given = set_advisor.answer(criteria, running)
     if given.decision.choice is None:
         raise _apart(given.decision, joins=True)
     pair, notes = _to_launch(given.decision.chosen, jobs, given, profile_set, criteria)
@@ -139,16 +141,16 @@ def with_kept(
 
 
 def _to_launch(
-    way: RatedSplit,
+    option: RatedSplit,
     jobs: Sequence[Job],
     given: ModelAdvice,
     profile_set: ProfileSet,
     criteria: Request,
 ) -> tuple[LaunchSet, tuple[str, ...]]:
-    choice = way.prediction
+    choice = option.prediction
     chosen = LaunchSet(split=choice.split, parts=tuple(LaunchPart(job=job) for job in jobs))
     forecast = _forecast(choice, given.manifest, profile_set)
-    told = _with_profiles(chosen, profile_set)
+    launch_set = _with_profiles(chosen, profile_set)
     # With what they must keep: who joins them later is held to it.
     parts = (
         replace(
@@ -157,9 +159,9 @@ def _to_launch(
             max_p99_ms=criteria.longest_p99_ms(profile),
             max_power_w=criteria.max_power_w,
         )
-        for part, profile in zip(told.parts, profile_set.profiles, strict=True)
+        for part, profile in zip(launch_set.parts, profile_set.profiles, strict=True)
     )
-    return replace(told, parts=tuple(parts), forecast=forecast), given.warnings
+    return replace(launch_set, parts=tuple(parts), forecast=forecast), given.warnings
 
 
 def criteria_of(
@@ -173,14 +175,14 @@ def criteria_of(
     """
     names, request = [job.name for job in jobs], launch.request
     promised_ms = {job.name: job.max_p99_ms for job in jobs if job.max_p99_ms is not None}
-    asked_ms = {job: most for job, most in request.p99_by_job_ms.items() if job in names}
+    limits_ms = {job: most for job, most in request.p99_by_job_ms.items() if job in names}
     profile_set = _profiles_for(names, launch, settings)
     # A limit for all servers says nothing of a pair in a queue without one.
     serves = any(profile.serving for profile in profile_set.profiles)
     return profile_set, Request(
         policy=request.policy(settings.policy),
         min_speed={job: least for job, least in request.min_speeds().items() if job in names},
-        max_p99_ms=promised_ms | asked_ms,
+        max_p99_ms=promised_ms | limits_ms,
         default_max_p99_ms=request.max_p99_ms if serves or not request.then else None,
         max_power_w=request.max_power_w,
         memory_mib=launch.memory_mib,
@@ -229,8 +231,8 @@ def with_forecast(
     checked = profile_set.checked(settings)
     safeties = [profile.safety(checked) for profile in profile_set.profiles]
     notes = count_notes(pair, safeties, allow_unsafe=launch.request.allow_unsafe, joins=joins)
-    known, said = _expected(pair, profile_set, launch, settings)
-    return _on_host(known, profile_set, launch, settings), (*said, *notes)
+    expected, said = _expected(pair, profile_set, launch, settings)
+    return _on_host(expected, profile_set, launch, settings), (*said, *notes)
 
 
 def _expected(
@@ -260,8 +262,8 @@ def _predicted(
     predictor = Registry(settings.home / "models").open_champion()
     of_card = (card.uuid, card.driver) if card else (None, None)
     conditions = read_conditions(settings, predictor, profile_set.profiles, *of_card)
-    filled, assumed = profile_set.with_known_idle(predictor.manifest.fill)
-    model, profiles = conditions.applied(AnyWay(predictor), filled.profiles)
+    filled, assumed = profile_set.with_idle_power_filled(predictor.manifest.fill)
+    model, profiles = conditions.applied(AnyOptionPredictor(predictor), filled.profiles)
     (expected,) = model.predict(profiles, [pair.split])
     warnings = (
         *gpu_warnings(predictor.manifest, profile_set.profiles),
@@ -285,18 +287,18 @@ def renewed(
         StoreError: the store cannot be read.
     """
     names = [job.name for job in pair.jobs]
-    found = find_profiles(
+    profile_set = find_profiles(
         names, settings, gpu.model, several_gpus=True, power_limit_w=gpu.power_limit_w
     )
     at_rates = (
         with_rate(profile, demand or part.solo_rate or profile.whole_gpu_rate)
-        for profile, part, demand in zip(found.profiles, pair.parts, demands, strict=True)
+        for profile, part, demand in zip(profile_set.profiles, pair.parts, demands, strict=True)
     )
-    found = replace(found, profiles=tuple(at_rates))
-    expected, manifest, _ = _predicted(pair, found, gpu, settings)
+    profile_set = replace(profile_set, profiles=tuple(at_rates))
+    expected, manifest, _ = _predicted(pair, profile_set, gpu, settings)
     tails_ms = [part.latency_p99_ms and part.latency_p99_ms.value for part in expected.parts]
     speeds = [part.speed.value for part in expected.parts]
-    if (forecast := _forecast(expected, manifest, found)) is None:
+    if (forecast := _forecast(expected, manifest, profile_set)) is None:
         raise InputError("a job has no rate alone, so nothing is expected of it at any demand")
     broken = Trial(pair, speeds, tails_ms, expected.power_w.value).broken
     return _as_here(pair, forecast, demands), broken
@@ -314,11 +316,11 @@ def _as_here(pair: LaunchSet, forecast: Forecast, demands: Sequence[float | None
 
 
 def better(
-    pair: LaunchSet, seen: Sequence[Observation], gpu: Gpu, settings: Settings
+    pair: LaunchSet, observations: Sequence[Observation], gpu: Gpu, settings: Settings
 ) -> tuple[Resplit, LaunchSet | None]:
     """Whether another split of jobs that run does more work per joule, beyond its range.
 
-    The split is what would be recommended now, with what their launch has `seen` of them. A job
+    The split is what would be recommended now, with what their launch has `observations` of them. A job
     that is left under its limit is held against the whole GPU.
 
     Returns:
@@ -328,40 +330,44 @@ def better(
         As `renewed`; NoSplitError: nothing keeps every limit.
     """
     names = [job.name for job in pair.jobs]
-    found = find_profiles(names, settings, gpu.model, power_limit_w=gpu.power_limit_w)
+    profile_set = find_profiles(names, settings, gpu.model, power_limit_w=gpu.power_limit_w)
     if len(pair.parts) == 1:
-        return _whole(pair, found, gpu)
-    known = KnownSet.of(KnownJobs.read(found, settings, gpu.uuid, newest=seen))
-    asked = Request(policy=settings.policy, memory_mib=gpu.memory_mib)
-    way = known.decide(with_kept(asked, pair.parts, known.outlook.profiles)).choice
-    if way is None:
+        return _whole(pair, profile_set, gpu)
+    set_advisor = SetAdvisor.of(
+        AdvisorInputs.read(profile_set, settings, gpu.uuid, newest=observations)
+    )
+    request = Request(policy=settings.policy, memory_mib=gpu.memory_mib)
+    option = set_advisor.decide(with_kept(request, pair.parts, set_advisor.outlook.profiles)).choice
+    if option is None:
         return Resplit(refused="no split of them saves anything and keeps all limits"), None
-    manifest = known.known.model.manifest
-    splits = pair.split, way.split
-    now, then = known.outlook.predict(splits)
+    manifest = set_advisor.inputs.model.manifest
+    splits = pair.split, option.split
+    now, then = set_advisor.outlook.predict(splits)
     by = OBJECTIVES[DEFAULT_OBJECTIVE]
-    worth = then.objective_value(by).times(1 / now.objective_value(by).value)
-    offer = Resplit(split=way.name, worth=worth)
-    if len({tuple(sorted(zip(names, one.seats, strict=True))) for one in splits}) == 1:
-        return replace(offer, refused=f"they run at the best split that is known: {way.name}"), None
-    forecast = _forecast(then, manifest, found)
-    made = replace(pair, split=way.split, forecast=forecast and _as_here(pair, forecast))
-    return _offered(offer, made, found, gpu)
+    gain = then.objective_value(by).times(1 / now.objective_value(by).value)
+    offer = Resplit(split=option.name, worth=gain)
+    if len({tuple(sorted(zip(names, split.seats, strict=True))) for split in splits}) == 1:
+        return replace(
+            offer, refused=f"they run at the best split that is known: {option.name}"
+        ), None
+    forecast = _forecast(then, manifest, profile_set)
+    made = replace(pair, split=option.split, forecast=forecast and _as_here(pair, forecast))
+    return _offered(offer, made, profile_set, gpu)
 
 
-def _whole(pair: LaunchSet, found: ProfileSet, gpu: Gpu) -> tuple[Resplit, LaunchSet | None]:
+def _whole(pair: LaunchSet, profile_set: ProfileSet, gpu: Gpu) -> tuple[Resplit, LaunchSet | None]:
     """The whole GPU for the job that is left."""
-    (part,), (profile,), (share,) = pair.parts, found.profiles, pair.split.shares
+    (part,), (profile,), (share,) = pair.parts, profile_set.profiles, pair.split.shares
     saved = _rest(profile, share, pair.split.sharing) or 0.0
     # Two windows differ by so much, and one of each is compared.
     error = part.window_spread or RATE_SPREADS["launch-bound"][1]
-    worth = Interval.sure(1 - saved).spread_by(2 * error**2)
+    gain = Interval.sure(1 - saved).spread_by(2 * error**2)
     made = replace(pair, split=Split((WHOLE,)), forecast=None)
-    return _offered(Resplit(split=str(made.split), worth=worth), made, found, gpu)
+    return _offered(Resplit(split=str(made.split), worth=gain), made, profile_set, gpu)
 
 
 def _offered(
-    offer: Resplit, made: LaunchSet, found: ProfileSet, gpu: Gpu
+    offer: Resplit, made: LaunchSet, profile_set: ProfileSet, gpu: Gpu
 ) -> tuple[Resplit, LaunchSet | None]:
     """What may be started, with the units and rates alone of its shares; only what does more."""
     if offer.worth is None or offer.worth.low <= 1:
@@ -374,7 +380,9 @@ def _offered(
             and part.solo_rate
             and alone.share_rate * part.solo_rate / profile.whole_gpu_rate,
         )
-        for part, profile, share in zip(made.parts, found.profiles, made.split.shares, strict=True)
+        for part, profile, share in zip(
+            made.parts, profile_set.profiles, made.split.shares, strict=True
+        )
     )
     return offer, replace(made, parts=parts, alone_s=None)
 
@@ -395,19 +403,19 @@ def _apart(d: Decision, *, joins: bool) -> NoSplitError:
             why=f"nearest is {near.name}: {'; '.join(broken)}",
             fix=f"give each a GPU of its own, or {hint}",
         )
-    worth = worth_of(near.prediction, d.request.policy.prices)
+    savings = savings_of(near.prediction, d.request.policy.prices)
     return NoSplitError(
         f"{jobs} {'need' if d.call else 'should'} not share the {model}",
-        why=f"with {near.name} the same work takes {less_or_more(worth.energy.value)} energy and "
-        f"{less_or_more(worth.gpu_time.value)} GPU time than with a GPU for each (objective "
+        why=f"with {near.name} the same work takes {less_or_more(savings.energy.value)} energy and "
+        f"{less_or_more(savings.gpu_time.value)} GPU time than with a GPU for each (objective "
         f"{d.request.objective.name})",
         fix=f"give each a GPU of its own, or share it anyway: {take}",
     )
 
 
-def _forecast(expected: Prediction, manifest: Manifest, found: ProfileSet) -> Forecast | None:
+def _forecast(expected: Prediction, manifest: Manifest, profile_set: ProfileSet) -> Forecast | None:
     """None where a rate alone is not known: there is nothing to compare with."""
-    if any(profile.rate_unit == UNCOUNTED_UNIT for profile in found.profiles):
+    if any(profile.rate_unit == UNCOUNTED_UNIT for profile in profile_set.profiles):
         return None
     saved = expected.energy_saved
     return Forecast(
@@ -420,7 +428,7 @@ def _forecast(expected: Prediction, manifest: Manifest, found: ProfileSet) -> Fo
                 rest_energy_saved=_rest(profile, share, expected.split.sharing),
             )
             for part, profile, share in zip(
-                expected.parts, found.profiles, expected.split.shares, strict=True
+                expected.parts, profile_set.profiles, expected.split.shares, strict=True
             )
         ),
         power_w=expected.power_w,
@@ -443,14 +451,14 @@ def _rest(profile: Profile, share_percent: float, sharing: Sharing) -> float | N
     return saved if math.isfinite(saved) else None
 
 
-def _with_profiles(pair: LaunchSet, found: ProfileSet) -> LaunchSet:
+def _with_profiles(pair: LaunchSet, profile_set: ProfileSet) -> LaunchSet:
     """The jobs with what profiles know: rates alone, and memory that their files do not tell."""
-    of_jobs = zip(pair.parts, found.profiles, pair.split.shares, strict=True)
-    return replace(pair, parts=tuple(_with_profile(*known) for known in of_jobs))
+    of_jobs = zip(pair.parts, profile_set.profiles, pair.split.shares, strict=True)
+    return replace(pair, parts=tuple(_with_profile(*of_job) for of_job in of_jobs))
 
 
 def _on_host(
-    pair: LaunchSet, found: ProfileSet, launch: ResolvedLaunch, settings: Settings
+    pair: LaunchSet, profile_set: ProfileSet, launch: ResolvedLaunch, settings: Settings
 ) -> LaunchSet:
     """The set at the rates of this host, where profiles of its jobs were measured on others.
 
@@ -463,7 +471,7 @@ def _on_host(
     if launch.card is None:
         return pair
     cards = {launch.card.uuid, *launch.card.beside}
-    for n, profile in enumerate(found.profiles):
+    for n, profile in enumerate(profile_set.profiles):
         if (kind := kind_of(profile)) not in RATE_SPREADS or pair.parts[n].solo_rate is None:
             continue
         pair = with_part(pair, n, window_spread=RATE_SPREADS[kind][1])

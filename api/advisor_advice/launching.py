@@ -25,7 +25,7 @@ from advisor.core.gpu import (
     vendor_of,
     visible,
 )
-from advisor.core.job import Job, check_one_gpu
+from advisor.core.job import Job, check_single_gpu
 from advisor.core.records import SETTLE_S
 from advisor.core.wording import count_of, counted, listed
 from advisor.errors import InputError, NoSplitError
@@ -167,18 +167,18 @@ def make_spec(launch: ResolvedLaunch, settings: Settings) -> LaunchSpec:
         if value is not None and not (math.isfinite(value) and value > 0):
             raise InputError(f"{name} is {value:g}", fix="give a number of seconds above 0")
     vendor = vendor_of(launch.gpu_model or "")
-    made = [way for jobs in request.pairs for way in _make_pairs(jobs, launch, settings)]
+    made = [pair for jobs in request.pairs for pair in _make_pairs(jobs, launch, settings)]
     if launch.card:
         for pair, _ in made:
             check_set_memory(pair, launch.card)
-    told = [
+    forecasts = [
         (
             replace(pair, alone_s=_ALONE_S if _begins_alone(pair, request) else None),
             (*_over_subscribed(pair, launch.units_total, vendor), *notes),
         )
         for pair, notes in made
     ]
-    return _spec(new_launch_id(), told, launch)
+    return _spec(new_launch_id(), forecasts, launch)
 
 
 def _begins_alone(pair: LaunchSet, request: LaunchRequest) -> bool:
@@ -233,9 +233,9 @@ def make_join(
         )
     job = frozen(name, settings)
     seats = zip(status.jobs, parts_of(folder, status), strict=True)
-    running = [(one, part) for one, part in seats if one.outcome == "running"]
+    running = [(job, part) for job, part in seats if job.outcome == "running"]
     parts = tuple(part for _, part in running)
-    low = [one.job for one, _ in running if one.below_normal]
+    low = [job.job for job, _ in running if job.below_normal]
     if low and len(running) >= ADVISED_JOBS:
         raise NoSplitError(
             f"nobody joins {status.launch_id} beside {counted(low)} below normal priority",
@@ -245,8 +245,8 @@ def make_join(
     if not parts:
         raise InputError(f"nobody runs in {status.launch_id} any more")
     for part in parts:
-        check_one_gpu(part.job.name, part.job.gpus)
-    split = split_of((one for one, _ in running), status.sharing)
+        check_single_gpu(part.job.name, part.job.gpus)
+    split = split_of((job for job, _ in running), status.sharing)
     if share_percent is not None:
         joined = split.joined_by(Share(share_percent).percent, is_low)
         made = LaunchSet(split=joined, parts=(*parts, LaunchPart(job=job)))
@@ -255,7 +255,7 @@ def make_join(
     with _needing_numpy("--share"):
         from advisor.decide.decision import Running
         from advisor_advice import forecasting
-    most = max(one.share_percent for one in status.jobs)
+    most = max(job.share_percent for job in status.jobs)
     there = Running(split=split, cap_percent=most, may_be_low=True)
     made = forecasting.joining(parts, job, there, wanted, settings)
     return _spec(status.launch_id, [made], wanted)
@@ -270,7 +270,7 @@ def _spec(
     return LaunchSpec(
         launch_id=launch_id,
         gpu=visible(launch.card.each) if launch.card else str(request.gpu),
-        pairs=tuple(_as_asked(pair, launch) for pair, _ in made),
+        pairs=tuple(_as_requested(pair, launch) for pair, _ in made),
         when_one_ends=request.when_one_ends,
         duration_s=request.duration_s,
         hang_s=request.hang_s,
@@ -284,7 +284,7 @@ def _spec(
     )
 
 
-def _as_asked(pair: LaunchSet, launch: ResolvedLaunch) -> LaunchSet:
+def _as_requested(pair: LaunchSet, launch: ResolvedLaunch) -> LaunchSet:
     """The set with what holds for each job of the request, and the units of each."""
     total, bound = launch.units_total, launch.request.limit_memory
     vendor = vendor_of(launch.gpu_model or "")
@@ -300,10 +300,10 @@ def _as_asked(pair: LaunchSet, launch: ResolvedLaunch) -> LaunchSet:
 
 
 def _make_pairs(
-    asked_jobs: Sequence[JobRequest], launch: ResolvedLaunch, settings: Settings
+    job_requests: Sequence[JobRequest], launch: ResolvedLaunch, settings: Settings
 ) -> list[tuple[LaunchSet, tuple[str, ...]]]:
     """Jobs that run together, and notes about them; in each way that is to be tried."""
-    jobs, split = _jobs_and_split(asked_jobs, launch.request, settings)
+    jobs, split = _jobs_and_split(job_requests, launch.request, settings)
     if split is not None:
         split.check_masks(vendor_of(launch.gpu_model or ""))
         made = LaunchSet(split=split, parts=tuple(LaunchPart(job=job) for job in jobs))
@@ -330,9 +330,9 @@ def check_arguments(request: LaunchRequest, settings: Settings) -> None:
 
 
 def _jobs_and_split(
-    asked_jobs: Sequence[JobRequest], request: LaunchRequest, settings: Settings
+    job_requests: Sequence[JobRequest], request: LaunchRequest, settings: Settings
 ) -> tuple[list[Job], Split | None]:
-    count, text = len(asked_jobs), request.split
+    count, text = len(job_requests), request.split
     if not ADVISED_JOBS <= count <= MOST_JOBS:
         raise InputError(
             f"{count_of(count, 'job')} cannot be launched together",
@@ -341,7 +341,7 @@ def _jobs_and_split(
         )
     if request.share_percent is not None:
         raise InputError("a share is of a job that joins", fix="give a split, or the launch")
-    jobs = [frozen(job.job, settings, several_gpus=True) for job in asked_jobs]
+    jobs = [frozen(job.job, settings, several_gpus=True) for job in job_requests]
     gpus = _gpus_of(jobs, str(request.gpu))
     if text is None:
         return jobs, None
@@ -438,7 +438,7 @@ def frozen(name: str, settings: Settings, *, several_gpus: bool = False) -> Job:
             fix=f"put its file into {settings.jobs_dir} and give its name",
         )
     job = find_job(name, settings.jobs_dir, again=True)
-    check_one_gpu(name, 1 if several_gpus else job.gpus)
+    check_single_gpu(name, 1 if several_gpus else job.gpus)
     if job.workdir and not job.workdir.is_dir():
         raise InputError(
             f"the workdir of {name}, {job.workdir}, does not exist",

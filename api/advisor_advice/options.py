@@ -32,7 +32,7 @@ def words(said: ByJob) -> tuple[str, ...]:
             return tuple(f"{job}={value}" for job, value in by_name.items())
         case _:
             every = tuple(cast("Iterable[str]", given))
-    if unnamed := [one for one in every if not isinstance(one, str)]:  # pyright: ignore[reportUnnecessaryIsInstance]
+    if unnamed := [word for word in every if not isinstance(word, str)]:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InputError(
             f"{unnamed[0]!r} in a list does not say whose it is",
             fix='name the jobs: {"a": 0.5, "b": 0.7}',
@@ -72,19 +72,19 @@ def every_job(texts: Sequence[str]) -> tuple[str, ...]:
     Raises:
         InputError: a count that is none.
     """
-    found = list[str]()
+    names = list[str]()
     for text in texts:
         job, sign, count = text.rpartition("*" if "*" in text else ":")
         if job and count.isdecimal() and 0 < int(count) < 100:
-            found += [job] * int(count)
+            names += [job] * int(count)
         elif sign != "*":
-            found.append(text)  # perhaps the name of a file
+            names.append(text)  # perhaps the name of a file
         else:
             raise InputError(f"{text!r} is no number of a job", fix="write A*3 for three of A")
-    return tuple(found)
+    return tuple(names)
 
 
-def _check_known(option: str, job: str, jobs: Sequence[str]) -> None:
+def _check_job(option: str, job: str, jobs: Sequence[str]) -> None:
     """Refuse an option that is for another job than those there are; "" is for all."""
     if job and job not in jobs:
         raise InputError(
@@ -106,7 +106,7 @@ def min_speeds(options: Sequence[str], jobs: Sequence[str]) -> dict[str, float]:
             speed = float(number)
         except ValueError as error:
             raise _no_number(option, job, number, jobs[0]) from error
-        _check_known(f"--min-speed {option}", job, jobs)
+        _check_job(f"--min-speed {option}", job, jobs)
         least |= dict.fromkeys([job] if job else jobs, speed)
     return least
 
@@ -122,7 +122,7 @@ def read_works(
     works: dict[str, float] = {}
     for option in options:
         name, _, time = option.rpartition("=")
-        _check_known(f"{flag} {option}", name, names)
+        _check_job(f"{flag} {option}", name, names)
         works |= dict.fromkeys([name] if name else names, read_duration(time))
     return works
 
@@ -152,13 +152,13 @@ def longest_p99_ms(
     by_job: dict[str, float] = {}
     for_all: float | None = None
     for option in options:
-        if not (found := _OPTION.fullmatch(option)):
+        if not (match := _OPTION.fullmatch(option)):
             raise InputError(
                 f"--max-p99 {option} has no time with a unit",
                 fix=f"write --max-p99 {jobs[0]}=50ms, or --max-p99 50ms for all that serve",
             )
-        job, longest_ms = found[1], float(found[2]) * (1000 if found[3] == "s" else 1)
-        _check_known(f"--max-p99 {option}", job or "", jobs)
+        job, longest_ms = match[1], float(match[2]) * (1000 if match[3] == "s" else 1)
+        _check_job(f"--max-p99 {option}", job or "", jobs)
         if job is None:
             for_all = longest_ms
         else:

@@ -120,8 +120,8 @@ def pasted(
         )
     ]
     lines = tuple("\n".join(form(seats, is_mps)).splitlines())
-    told = zip(jobs, bounds, strict=True)
-    cannot += tuple(f"{job} {how}" for job, (_, how) in told if how)
+    bound_of_jobs = zip(jobs, bounds, strict=True)
+    cannot += tuple(f"{job} {how}" for job, (_, how) in bound_of_jobs if how)
     return Pasted(placer=placer, version=version, lines=lines, cannot=cannot)
 
 
@@ -316,7 +316,7 @@ def _yaml(what: Any) -> str:
     return yaml.safe_dump(what, sort_keys=False).rstrip()
 
 
-_OWN_DAEMON = "it starts no MPS daemon: without one that both jobs reach, no limit holds"
+_NO_DAEMON = "it starts no MPS daemon: without one that both jobs reach, no limit holds"
 _OTHERS = "it cannot tie two jobs together: another job may take the rest of the GPU"
 
 PLACERS: Mapping[
@@ -328,7 +328,7 @@ PLACERS: Mapping[
             _ray,
             (
                 "num_gpus books a part of a GPU and bounds nothing: the variables do",
-                _OWN_DAEMON,
+                _NO_DAEMON,
                 "two actors meet for sure only in one bundle of a placement group, {'GPU': 1}",
             ),
         ),
@@ -338,7 +338,7 @@ PLACERS: Mapping[
             (
                 "gpu-memory and gpu-fraction are memory, which is counted and not enforced",
                 "it has no share of SMs: the variables are the limit",
-                _OWN_DAEMON,
+                _NO_DAEMON,
                 _OTHERS,
             ),
         ),

@@ -10,9 +10,9 @@ from typing import Any
 
 from advisor.core.gpu import ADVISED_JOBS, WHOLE, vendor_of
 from advisor.core.objectives import AIMS, DEFAULT_OBJECTIVE, FEWEST_CARDS, Work
-from advisor.core.records import ONE_WINDOW, PRIOR
-from advisor.core.wording import as_asked, listed
-from advisor.decide.decision import LEAST_TIME_SAVED, Decision, Running, worth_of
+from advisor.core.records import PRIOR, SINGLE_WINDOW
+from advisor.core.wording import as_requested, listed
+from advisor.decide.decision import LEAST_TIME_SAVED, Decision, Running, savings_of
 from advisor.decide.limits import (
     Request,
     check_jobs_fit,
@@ -34,16 +34,16 @@ from advisor.validity.safe_counts import CheckedCounts
 from advisor.wire import answers as wire
 from advisor.wire.requests import WORK_S, PlacementRequest, QueuedJobs, RecommendationRequest
 from advisor_advice.answers import (
-    KnownSet,
     ModelAdvice,
+    SetAdvisor,
     best_size,
     gpu_warnings,
     of_check,
     promised_p99_ms,
 )
 from advisor_advice.conditions import (
+    AdvisorInputs,
     Conditions,
-    KnownJobs,
     ProfileSet,
     all_profiles,
     find_profiles,
@@ -64,29 +64,29 @@ def place(*jobs: str | QueuedJobs, gpus: int | None = None, **fields: Any) -> wi
     return place_jobs(PlacementRequest(jobs=queued, gpus=gpus, **fields), read_settings())
 
 
-def place_request(asked: PlacementRequest, settings: Settings) -> Request:
+def place_request(request: PlacementRequest, settings: Settings) -> Request:
     """The limits of every set; settings and job files fill in what the request leaves out.
 
     Raises:
         InputError: limits that cannot be meant.
     """
-    policy = asked.policy(settings.policy)
+    policy = request.policy(settings.policy)
     if policy.deciding == FEWEST_CARDS:
         # Of options of one set that which does most in a GPU hour.
         policy = replace(policy, objective="throughput")
     return Request(
-        min_speed=asked.min_speeds(),
+        min_speed=request.min_speeds(),
         policy=policy,
-        max_p99_ms=promised_p99_ms(asked.names, settings.jobs_dir) | asked.p99_by_job_ms,
-        default_max_p99_ms=asked.max_p99_ms,
-        max_power_w=asked.max_power_w,
-        memory_mib=asked.memory_mib,
-        host_cores=asked.host_cores,
+        max_p99_ms=promised_p99_ms(request.names, settings.jobs_dir) | request.p99_by_job_ms,
+        default_max_p99_ms=request.max_p99_ms,
+        max_power_w=request.max_power_w,
+        memory_mib=request.memory_mib,
+        host_cores=request.host_cores,
     )
 
 
 def place_jobs(
-    asked: PlacementRequest,
+    question: PlacementRequest,
     settings: Settings,
     also: Mapping[str, int] | None = None,
     file: Path | None = None,
@@ -102,25 +102,27 @@ def place_jobs(
         NoSplitError: a job keeps its limits nowhere.
         StoreError: profiles, or what the check of a GPU model found, cannot be read.
     """
-    request, known = place_request(asked, settings), list[KnownJobs]()
-    for gpu_model in (asked.gpu_model, *(also or ())):
-        names = asked.types
+    request, inputs = place_request(question, settings), list[AdvisorInputs]()
+    for gpu_model in (question.gpu_model, *(also or ())):
+        names = question.types
         if also and gpu_model is not None:
             names = sorted({*names} & {*all_profiles(settings, gpu_model)})
             if not names:
                 raise InputError(
                     f"no job has a profile on {gpu_model}", fix="leave out that GPU model"
                 )
-        found = find_profiles(names, settings, gpu_model, file, power_limit_w=asked.power_limit_w)
-        known.append(KnownJobs.read(found, settings, asked.gpu_uuid, any_of=True))
-    return placed(asked, request, known, [asked.gpus, *(also or {}).values()])
+        profile_set = find_profiles(
+            names, settings, gpu_model, file, power_limit_w=question.power_limit_w
+        )
+        inputs.append(AdvisorInputs.read(profile_set, settings, question.gpu_uuid, any_of=True))
+    return placed(question, request, inputs, [question.gpus, *(also or {}).values()])
 
 
 def placement_text(
     registry: Registry,
-    asked: PlacementRequest,
+    question: PlacementRequest,
     request: Request,
-    found: ProfileSet,
+    profile_set: ProfileSet,
     checked: CheckedCounts | None,
     conditions: Conditions,
 ) -> bytes:
@@ -132,14 +134,16 @@ def placement_text(
         NoSplitError: as for `place_jobs`.
     """
     model = registry.open_champion()
-    known = KnownJobs(found=found, model=model, checked=checked, conditions=conditions)
-    return write_bytes(placed(asked, request, [known], [asked.gpus]))
+    inputs = AdvisorInputs(
+        profile_set=profile_set, model=model, checked=checked, conditions=conditions
+    )
+    return write_bytes(placed(question, request, [inputs], [question.gpus]))
 
 
 def placed(
-    asked: PlacementRequest,
+    question: PlacementRequest,
     request: Request,
-    known: Sequence[KnownJobs],
+    inputs: Sequence[AdvisorInputs],
     gpus: Sequence[int | None],
 ) -> wire.Placement:
     """The placement from the profiles on each GPU model and its number of GPUs.
@@ -149,162 +153,174 @@ def placed(
             for a queue, for GPUs of several models, or below what one card takes.
         NoSplitError: a job keeps its limits nowhere.
     """
-    if asked.rack_power_w is None:
-        return _planned(asked, request, known, gpus)[0]
-    limits = [p.power_limit_w for of in known for p in of.found.profiles]
-    own_w = min((limit for limit in limits if limit), default=None)
-    if own_w is None or None in limits or asked.is_queue or len(known) > 1:
+    if question.rack_power_w is None:
+        return _planned(question, request, inputs, gpus)[0]
+    limits = [p.power_limit_w for of in inputs for p in of.profile_set.profiles]
+    profiled_w = min((limit for limit in limits if limit), default=None)
+    if profiled_w is None or None in limits or question.is_queue or len(inputs) > 1:
         raise InputError(
-            f"{asked.rack_power_w:g} W for all GPUs say nothing here",
+            f"{question.rack_power_w:g} W for all GPUs say nothing here",
             why="they are kept by one power limit for all, of GPUs of one model whose limit the "
             "profiles know, for jobs that run from now on",
             fix="leave out the budget, or the work and the other GPUs",
         )
-    most = gpus[0] or sum(job.count for job in asked.jobs)
-    least_w, budget_w = LEAST * own_w, asked.rack_power_w
+    most = gpus[0] or sum(job.count for job in question.jobs)
+    least_w, budget_w = LEAST * profiled_w, question.rack_power_w
     if budget_w < least_w:
         raise InputError(
             f"{budget_w:g} W are less than one GPU takes",
             fix=f"allow {least_w:g} W, the lowest limit of which something is known",
         )
     # Fewer cards at a higher limit, or more at a lower one; six numbers of cards are tried.
-    cards = range(min(most, int(budget_w // own_w) or 1), min(most, int(budget_w // least_w)) + 1)
+    cards = range(
+        min(most, int(budget_w // profiled_w) or 1), min(most, int(budget_w // least_w)) + 1
+    )
     tried = cards[:: math.ceil(len(cards) / 6)]
     plans = list[tuple[float, wire.Placement]]()
     for count in tried:
-        limit_w = min(own_w, budget_w / count // STEP_W * STEP_W)
-        (of,) = known
-        profiles = tuple(under_limit(profile, limit_w) for profile in of.found.profiles)
-        lower = replace(of, found=replace(of.found, profiles=profiles))
-        time_limit_s = asked.time_limit_s / len(tried)
-        part = replace(asked, gpus=count, time_limit_s=time_limit_s)
-        found, plan = _planned(part, request, [lower], [count])
+        limit_w = min(profiled_w, budget_w / count // STEP_W * STEP_W)
+        (of,) = inputs
+        profiles = tuple(under_limit(profile, limit_w) for profile in of.profile_set.profiles)
+        lower = replace(of, profile_set=replace(of.profile_set, profiles=profiles))
+        time_limit_s = question.time_limit_s / len(tried)
+        part = replace(question, gpus=count, time_limit_s=time_limit_s)
+        placement, plan = _planned(part, request, [lower], [count])
         left = {p.job: p.whole_gpu_rate / (p.measured or p).whole_gpu_rate for p in profiles}
         kinds = plan.placing.kinds
         work = sum(
             cards * speed * left[kinds[kind].name]
-            for one, cards in plan.sets.items()
-            for kind, speed in zip(one.kinds, one.speeds, strict=True)
+            for placed_set, cards in plan.sets.items()
+            for kind, speed in zip(placed_set.kinds, placed_set.speeds, strict=True)
         )
-        plans.append((work, replace(found, power_limit_w=limit_w)))
+        plans.append((work, replace(placement, power_limit_w=limit_w)))
     return max(plans, key=itemgetter(0))[1]
 
 
 def _planned(
-    asked: PlacementRequest,
+    question: PlacementRequest,
     request: Request,
-    known: Sequence[KnownJobs],
+    inputs: Sequence[AdvisorInputs],
     gpus: Sequence[int | None],
 ) -> tuple[wire.Placement, Plan]:
     """As `placed`, whatever all GPUs draw together."""
-    jobs = sum(job.count for job in asked.jobs)
-    if asked.gpu_uuid is not None and asked.gpus != 1:
+    jobs = sum(job.count for job in question.jobs)
+    if question.gpu_uuid is not None and question.gpus != 1:
         raise InputError(
-            f"{asked.gpus or jobs} GPUs are not the one card {asked.gpu_uuid}",
+            f"{question.gpus or jobs} GPUs are not the one card {question.gpu_uuid}",
             why="what a card draws beside others of its model is known of that card alone",
             fix="leave out the card, or place on one GPU",
         )
-    filled = [of.found.with_known_idle(of.model.manifest.fill) for of in known]
-    profiles = [p for found, _ in filled for p in found.profiles]
+    filled = [of.profile_set.with_idle_power_filled(of.model.manifest.fill) for of in inputs]
+    profiles = [p for profile_set, _ in filled for p in profile_set.profiles]
     served = {profile.job for profile in profiles if is_served(profile)}
-    request = _with_deadline(asked, request, served)
+    request = _with_deadline(question, request, served)
     works = Counter[tuple[str, float | None]]()
-    for job in asked.jobs:
-        works[job.job, (job.work_s or WORK_S) if asked.is_queue else None] += job.count
+    for job in question.jobs:
+        works[job.job, (job.work_s or WORK_S) if question.is_queue else None] += job.count
     order = sorted(works, key=lambda kind: (kind[0], kind[1] or 0.0))
     kinds = [
         Kind(name=name, count=works[name, work_s], is_server=name in served, work_s=work_s)
         for name, work_s in order
     ]
     pools = [
-        pool_of(of, found, count or jobs, kinds, request)
-        for of, (found, _), count in zip(known, filled, gpus, strict=True)
+        pool_of(of, profile_set, count or jobs, kinds, request)
+        for of, (profile_set, _), count in zip(inputs, filled, gpus, strict=True)
     ]
-    policy = asked.policy(request.policy)
+    policy = question.policy(request.policy)
     queue = [
         order.index((job.job, job.work_s or WORK_S))
-        for job in asked.jobs
-        if asked.is_queue
+        for job in question.jobs
+        if question.is_queue
         for _ in range(job.count)
     ]
     placing = Placing.of(kinds, pools, policy.deciding, policy.prices, queue)
-    plan = solver.place(placing, time_limit_s=asked.time_limit_s)
-    told = [text for _, texts in filled for text in texts]
-    told += _warnings(known, plan)
-    return _to_wire(plan, known, tuple(dict.fromkeys(told)), policy.prices.host_w), plan
+    plan = solver.place(placing, time_limit_s=question.time_limit_s)
+    notes = [text for _, texts in filled for text in texts]
+    notes += _warnings(inputs, plan)
+    return _to_wire(plan, inputs, tuple(dict.fromkeys(notes)), policy.prices.host_w), plan
 
 
-def advised(known: KnownSet, asked: RecommendationRequest, request: Request) -> ModelAdvice:
+def advised(
+    set_advisor: SetAdvisor, question: RecommendationRequest, request: Request
+) -> ModelAdvice:
     """The answer to a request; jobs that do not share one GPU are placed on as few as they can.
 
     Raises:
         As `KnownSet.advise`.
     """
-    given = known.advise(asked, request)
-    decision, jobs = given.decision, Counter(asked.looked_at)
-    is_set = len(asked.names) > ADVISED_JOBS and not hold_several(decision.profiles)
-    if decision.way or asked.running or not is_set:
+    given = set_advisor.advise(question, request)
+    decision, jobs = given.decision, Counter(question.looked_at)
+    is_set = len(question.names) > ADVISED_JOBS and not hold_several(decision.profiles)
+    if decision.sharing_option or question.running or not is_set:
         return given
-    found, _ = known.known.found.with_known_idle(known.known.model.manifest.fill)
-    served = {profile.job for profile in found.profiles if is_served(profile)}
+    profile_set, _ = set_advisor.inputs.profile_set.with_idle_power_filled(
+        set_advisor.inputs.model.manifest.fill
+    )
+    served = {profile.job for profile in profile_set.profiles if is_served(profile)}
     kinds = [Kind(name=job, count=jobs[job], is_server=job in served) for job in sorted(jobs)]
-    pool = pool_of(known.known, found, len(asked.names), kinds, decision.request)
+    pool = pool_of(set_advisor.inputs, profile_set, len(question.names), kinds, decision.request)
     aim = decision.request.policy.deciding
     placing = Placing.of(
         kinds, [pool], aim if aim in AIMS else DEFAULT_OBJECTIVE, decision.request.policy.prices
     )
     plan = solver.place(placing, time_limit_s=2.0)
-    sets = [one.launch for one in _sets(plan) for _ in range(one.count)]
-    return replace(given, gpus=tuple(sets) if len(sets) < len(asked.names) else ())
+    sets = [seated.launch for seated in _sets(plan) for _ in range(seated.count)]
+    return replace(given, gpus=tuple(sets) if len(sets) < len(question.names) else ())
 
 
 def pool_of(
-    known: KnownJobs, found: ProfileSet, gpus: int, kinds: Sequence[Kind], request: Request
+    inputs: AdvisorInputs,
+    profile_set: ProfileSet,
+    gpus: int,
+    kinds: Sequence[Kind],
+    request: Request,
 ) -> Pool:
     """GPUs of the model of some profiles, with the limits that every set keeps there."""
-    there = {profile.job: profile for profile in found.profiles}
-    idle_w = [profile.idle_power_w for profile in found.profiles]
-    gpu_model = found.a.gpu_model
+    there = {profile.job: profile for profile in profile_set.profiles}
+    idle_w = [profile.idle_power_w for profile in profile_set.profiles]
+    gpu_model = profile_set.a.gpu_model
     limits = request.with_card_memory(gpu_model)
-    check_jobs_fit(found.profiles, limits.memory_mib)
+    check_jobs_fit(profile_set.profiles, limits.memory_mib)
     return Pool(
         gpu_model=gpu_model,
         gpus=gpus,
         profiles=tuple(there.get(kind.name) for kind in kinds),
         limits=limits,
         idle_power_w=sum(idle_w) / len(idle_w),
-        of_pairs=known.model,
-        checked=known.checked,
-        ask=asked_of(known, request),
+        of_pairs=inputs.model,
+        checked=inputs.checked,
+        ask=decider_of(inputs, request),
     )
 
 
-def asked_of(known: KnownJobs, request: Request, running: Running | None = None) -> Ask:
+def decider_of(inputs: AdvisorInputs, request: Request, running: Running | None = None) -> Ask:
     """Decides as `advisor recommend` does of the same jobs; all but the last may be running."""
-    profiles = {profile.job: profile for profile in known.found.profiles}
-    sets: dict[tuple[str, ...], KnownSet] = {}
+    profiles = {profile.job: profile for profile in inputs.profile_set.profiles}
+    sets: dict[tuple[str, ...], SetAdvisor] = {}
 
     def ask(jobs: Sequence[Profile], work: Work | None) -> Decision | None:
         names = tuple(profile.job for profile in jobs)
-        own = tuple(profiles[name] for name in names)
+        profiles_of_set = tuple(profiles[name] for name in names)
         if names not in sets:
-            sets[names] = KnownSet.of(replace(known, found=replace(known.found, profiles=own)))
+            sets[names] = SetAdvisor.of(
+                replace(inputs, profile_set=replace(inputs.profile_set, profiles=profiles_of_set))
+            )
         try:
-            return sets[names].decide(replace(request.of(own), work=work), running)
+            return sets[names].decide(replace(request.of(profiles_of_set), work=work), running)
         except NoSplitError:
             return None
 
     return ask
 
 
-def _with_deadline(asked: PlacementRequest, request: Request, served: set[str]) -> Request:
+def _with_deadline(question: PlacementRequest, request: Request, served: set[str]) -> Request:
     """What runs from now to the deadline keeps its work over that time as its speed."""
-    if asked.deadline_s is None:
+    if question.deadline_s is None:
         return request
     least = dict(request.min_speed)
-    for job in asked.jobs:
+    for job in question.jobs:
         if job.job not in served:
-            speed = check_deadline(job.job, job.work_s or WORK_S, asked.deadline_s)
+            speed = check_deadline(job.job, job.work_s or WORK_S, question.deadline_s)
             least[job.job] = max(speed, least.get(job.job, request.policy.min_speed))
     return replace(request, min_speed=least)
 
@@ -329,12 +345,12 @@ def check_deadline(job: str, work_s: float | None, deadline_s: float) -> float:
     return work_s / deadline_s
 
 
-def _warnings(known: Sequence[KnownJobs], plan: Plan) -> Iterator[str]:
+def _warnings(inputs: Sequence[AdvisorInputs], plan: Plan) -> Iterator[str]:
     if plan.schedule is None:
         yield "sets of three jobs and more are by physics fitted to measured sets"
-    for of, pool in zip(known, plan.placing.pools, strict=True):
-        profiles = of.found.profiles
-        yield from of_check(of.found, of.checked)
+    for of, pool in zip(inputs, plan.placing.pools, strict=True):
+        profiles = of.profile_set.profiles
+        yield from of_check(of.profile_set, of.checked)
         yield from memory_unknown(profiles, pool.limits.memory_mib)
         yield from of.conditions.warnings(profiles)
         if plan.schedule:
@@ -356,11 +372,11 @@ def _at_the_power_limit(plan: Plan) -> Iterator[str]:
         # Sets that are said to draw a watt less than the power limit are not cut off there.
         below_w = min(limits_w, default=math.inf) - 1.0
         sets = {
-            one: cards
-            for one, cards in plan.sets.items()
-            if one.pool == number and len(one.kinds) > ADVISED_JOBS
+            placed_set: cards
+            for placed_set, cards in plan.sets.items()
+            if placed_set.pool == number and len(placed_set.kinds) > ADVISED_JOBS
         }
-        if hot := sum(cards for one, cards in sets.items() if one.power_w > below_w):
+        if hot := sum(cards for placed_set, cards in sets.items() if placed_set.power_w > below_w):
             yield (
                 f"{hot} of {sum(sets.values())} cards with three jobs and more are to draw the "
                 f"power limit: half of the jobs of such sets were slower than their minimum when "
@@ -369,18 +385,18 @@ def _at_the_power_limit(plan: Plan) -> Iterator[str]:
 
 
 def _to_wire(
-    plan: Plan, known: Sequence[KnownJobs], warnings: tuple[str, ...], host_w: float
+    plan: Plan, inputs: Sequence[AdvisorInputs], warnings: tuple[str, ...], host_w: float
 ) -> wire.Placement:
     placing = plan.placing
     kinds, pools = placing.kinds, placing.pools
-    used = Counter(one.pool for one, count in plan.sets.items() for _ in range(count))
+    used = Counter(placed_set.pool for placed_set, count in plan.sets.items() for _ in range(count))
     queue, saved = None, _saved(plan, host_w)
     if plan.schedule:
         queue = _queue(plan, plan.schedule)
         used[0] = len({run.gpu for run in plan.schedule.runs})
         saved = _saved_to_the_end(plan, plan.schedule)
-    manifest, conditions = known[0].model.manifest, known[0].conditions
-    card = conditions.card_of(known[0].found.profiles)
+    manifest, conditions = inputs[0].model.manifest, inputs[0].conditions
+    card = conditions.card_of(inputs[0].profile_set.profiles)
     return wire.Placement(
         objective=placing.aim,
         gpus=tuple(
@@ -403,67 +419,69 @@ def _to_wire(
         sets=tuple(_sets(plan)),
         queue=queue,
         timed_out=plan.timed_out,
-        bundled_profiles=tuple(sorted({name for of in known for name in of.found.bundled})),
+        bundled_profiles=tuple(sorted({name for of in inputs for name in of.profile_set.bundled})),
         warnings=warnings,
         model=wire.ModelName(version=manifest.version, gpu_models=manifest.gpu_models),
-        card=card and card.told,
+        card=card and card.summary,
     )
 
 
 def _saved(plan: Plan, host_w: float) -> tuple[float, float, float]:
     """Energy saved against separate GPUs with free GPUs off, with them idle, and GPU time saved."""
     cards, same_cards = plan.cards, plan.same_work_cards
-    drawn_w = sum(count * one.power_w for one, count in plan.sets.items()) + host_w * cards
+    drawn_w = (
+        sum(count * placed_set.power_w for placed_set, count in plan.sets.items()) + host_w * cards
+    )
     same_w = plan.same_work_w + host_w * same_cards
     free_w = sum(
-        count * (len(one.kinds) - 1) * plan.placing.pools[one.pool].idle_power_w
-        for one, count in plan.sets.items()
+        count * (len(placed_set.kinds) - 1) * plan.placing.pools[placed_set.pool].idle_power_w
+        for placed_set, count in plan.sets.items()
     )
     if not same_w:
         return 0.0, 0.0, 0.0
     return 1 - drawn_w / same_w, 1 - (drawn_w + free_w) / same_w, 1 - cards / same_cards
 
 
-def _saved_to_the_end(plan: Plan, found: Schedule) -> tuple[float, float, float]:
+def _saved_to_the_end(plan: Plan, schedule: Schedule) -> tuple[float, float, float]:
     """The same against one job after the other; idle until the last of all has ended."""
     works = [plan.placing.alone_to_the_end(0, kind) for kind in plan.placing.queue]
     same_s, same_j = (sum(values) for values in zip(*works, strict=True))
     apart = plan.others.get(APART)
-    off = 1 - found.busy_j / same_j
-    idle = 1 - found.energy_j / apart.energy_j if apart else off
-    return off, idle, 1 - found.busy_s / same_s
+    off = 1 - schedule.busy_j / same_j
+    idle = 1 - schedule.energy_j / apart.energy_j if apart else off
+    return off, idle, 1 - schedule.busy_s / same_s
 
 
-def _queue(plan: Plan, found: Schedule) -> wire.Queue:
+def _queue(plan: Plan, schedule: Schedule) -> wire.Queue:
     pool = plan.placing.pools[0]
     return wire.Queue(
-        **_totals(found),
-        worth=_worth(plan, found),
+        **_totals(schedule),
+        worth=_gain_of_queue(plan, schedule),
         filling_jobs=tuple(
             dict.fromkeys(p.job for p in pool.profiles if p and best_size(p) is None)
         ),
         idle_power_w=pool.idle_power_w,
-        schedule=tuple(sorted(found.runs, key=lambda run: (run.start_s, run.gpu, run.number))),
+        schedule=tuple(sorted(schedule.runs, key=lambda run: (run.start_s, run.gpu, run.number))),
         baselines=tuple(
             wire.SimplerSchedule(
                 name=name,
                 **_totals(other),
-                energy_saved=1 - found.energy_j / other.energy_j,
-                time_saved=1 - found.makespan_s / other.makespan_s,
-                gpu_time_saved=1 - found.busy_s / other.busy_s,
+                energy_saved=1 - schedule.energy_j / other.energy_j,
+                time_saved=1 - schedule.makespan_s / other.makespan_s,
+                gpu_time_saved=1 - schedule.busy_s / other.busy_s,
             )
             for name, other in plan.others.items()
         ),
     )
 
 
-def _worth(plan: Plan, found: Schedule) -> wire.QueueWorth:
+def _gain_of_queue(plan: Plan, schedule: Schedule) -> wire.QueueWorth:
     """Whether sharing pays for the queue as a whole."""
     if plan.seated == plan.cards:
         return "no"
     if (apart := plan.others.get(APART)) is None:
         return "yes"  # nothing else keeps the limits
-    saved = 1 - found.busy_s / apart.busy_s, 1 - found.energy_j / apart.energy_j
+    saved = 1 - schedule.busy_s / apart.busy_s, 1 - schedule.energy_j / apart.energy_j
     return "yes" if max(saved) >= LEAST_TIME_SAVED else "barely"
 
 
@@ -485,54 +503,56 @@ def _sets(plan: Plan) -> Iterator[wire.SeatedSet]:
     placing = plan.placing
     pools = placing.pools
     free = [sum(pool.gpus for pool in pools[:n]) for n in range(len(pools))]
-    for one, count in plan.sets.items():
-        first = free[one.pool]
-        free[one.pool] += count
+    for placed_set, count in plan.sets.items():
+        first = free[placed_set.pool]
+        free[placed_set.pool] += count
         # The split keeps the limits of the plan, so that these are not told again.
-        jobs = as_asked(placing.kinds[kind].name for kind in one.kinds)
-        energy_saved, gpu_time_saved = _saved_by(plan, one)
+        jobs = as_requested(placing.kinds[kind].name for kind in placed_set.kinds)
+        energy_saved, gpu_time_saved = _saved_by(plan, placed_set)
         yield wire.SeatedSet(
-            launch=f"{jobs} --split {one.split}" if one.split else jobs,
-            gpu_model=pools[one.pool].gpu_model,
+            launch=f"{jobs} --split {placed_set.split}" if placed_set.split else jobs,
+            gpu_model=pools[placed_set.pool].gpu_model,
             count=count,
             gpus=() if plan.schedule else tuple(range(first, first + count)),
-            jobs=tuple(_seats(plan, one)),
-            power_w=one.power_w,
+            jobs=tuple(_seats(plan, placed_set)),
+            power_w=placed_set.power_w,
             energy_saved=energy_saved,
             gpu_time_saved=gpu_time_saved,
-            energy_j=one.energy_j if plan.schedule else None,
+            energy_j=placed_set.energy_j if plan.schedule else None,
         )
 
 
-def _saved_by(plan: Plan, one: PlacedSet) -> tuple[float, float]:
+def _saved_by(plan: Plan, placed_set: PlacedSet) -> tuple[float, float]:
     """Energy and GPU time against one after the other: of the work, or of any span of time."""
-    if one.decision is None or one.decision.choice is None:
+    if placed_set.decision is None or placed_set.decision.choice is None:
         return 0.0, 0.0
     if plan.schedule:
-        works = [plan.placing.alone_to_the_end(0, kind) for kind in one.kinds]
+        works = [plan.placing.alone_to_the_end(0, kind) for kind in placed_set.kinds]
         same_s, same_j = (sum(values) for values in zip(*works, strict=True))
-        return 1 - one.energy_j / same_j, 1 - one.time_s / same_s
-    worth = worth_of(one.decision.choice.prediction, one.decision.request.policy.prices)
-    return worth.energy.value, worth.gpu_time.value
+        return 1 - placed_set.energy_j / same_j, 1 - placed_set.time_s / same_s
+    savings = savings_of(
+        placed_set.decision.choice.prediction, placed_set.decision.request.policy.prices
+    )
+    return savings.energy.value, savings.gpu_time.value
 
 
-def _seats(plan: Plan, one: PlacedSet) -> Iterator[wire.SeatedJob]:
-    pool = plan.placing.pools[one.pool]
+def _seats(plan: Plan, placed_set: PlacedSet) -> Iterator[wire.SeatedJob]:
+    pool = plan.placing.pools[placed_set.pool]
     shares: tuple[float, ...] = (WHOLE,)
     limits: tuple[dict[str, str], ...] = ({},)
-    if one.split:
+    if placed_set.split:
         total = next((p.units_total for p in pool.profiles if p and p.units_total), None)
-        shares = one.split.shares
-        limits = one.split.environments(total, vendor_of(pool.gpu_model))
-    for n, kind in enumerate(one.kinds):
+        shares = placed_set.split.shares
+        limits = placed_set.split.environments(total, vendor_of(pool.gpu_model))
+    for n, kind in enumerate(placed_set.kinds):
         profile = pool.profiles[kind]
         yield wire.SeatedJob(
             job=plan.placing.kinds[kind].name,
             share_percent=shares[n],
-            speed=one.speeds[n],
-            p99_ms=one.p99_ms[n],
+            speed=placed_set.speeds[n],
+            p99_ms=placed_set.p99_ms[n],
             environment=limits[n],
-            one_window=profile is not None and ONE_WINDOW in profile.flags,
+            one_window=profile is not None and SINGLE_WINDOW in profile.flags,
             work_s=plan.placing.kinds[kind].work_s,
-            time_s=one.times_s[n] if one.times_s else None,
+            time_s=placed_set.times_s[n] if placed_set.times_s else None,
         )

@@ -36,9 +36,9 @@ from advisor.launch.folder import (
     new_launch_id,
 )
 from advisor.launch.run_queue import (
+    LaunchView,
     QueueFile,
     QueueRecord,
-    SeenLaunch,
     account_for,
     must_be_alone,
     see,
@@ -50,13 +50,13 @@ from advisor.placement import solver
 from advisor.placement.placing import Ask, Kind, Placing, Pool
 from advisor.predict.predictions import Prediction, predicted_part
 from advisor.predict.profiles import Profile
-from advisor.predict.sets import AnyWay, fills
+from advisor.predict.sets import AnyOptionPredictor, fills
 from advisor.settings import Settings
 from advisor_advice import forecasting
-from advisor_advice.conditions import KnownJobs, find_profiles
+from advisor_advice.conditions import AdvisorInputs, find_profiles
 from advisor_advice.forecasting import criteria_of
 from advisor_advice.launching import TRY_S, ResolvedLaunch, make_join
-from advisor_advice.placing import asked_of, pool_of
+from advisor_advice.placing import decider_of, pool_of
 from advisor_profiling import SUPERVISOR
 
 
@@ -66,13 +66,13 @@ class QueueCard:
 
     Attributes:
         lacking: Names of jobs that can only run alone, and why.
-        known: Of the other jobs; None: there are none.
+        inputs: Of the other jobs; None: there are none.
         request: What these are to keep.
     """
 
     wanted: ResolvedLaunch
     lacking: Mapping[str, str]
-    known: KnownJobs | None = None
+    inputs: AdvisorInputs | None = None
     request: Request = field(default_factory=Request)
 
     @property
@@ -84,14 +84,14 @@ class QueueCard:
     @cached_property
     def profiles(self) -> Mapping[str, Profile]:
         """By name of job."""
-        return {p.job: p for p in self.known.found.profiles} if self.known else {}
+        return {p.job: p for p in self.inputs.profile_set.profiles} if self.inputs else {}
 
     def expected(self, jobs: Sequence[str], split: Split) -> Prediction | None:
         """What jobs do together; None: one of them has no profile, or none at its share."""
-        if not self.known or not jobs or any(job not in self.profiles for job in jobs):
+        if not self.inputs or not jobs or any(job not in self.profiles for job in jobs):
             return None
-        predictor, profiles = self.known.conditions.applied(
-            AnyWay(self.known.model), [self.profiles[job] for job in jobs]
+        predictor, profiles = self.inputs.conditions.applied(
+            AnyOptionPredictor(self.inputs.model), [self.profiles[job] for job in jobs]
         )
         try:
             if len(jobs) == 1:
@@ -109,7 +109,9 @@ class QueueCard:
 
     def needing(self, least: Mapping[str, float]) -> "QueueCard":
         """The same where jobs need these speeds, too."""
-        needed = {name: max(own, self.request.min_speed_of(name)) for name, own in least.items()}
+        needed = {
+            name: max(speed, self.request.min_speed_of(name)) for name, speed in least.items()
+        }
         request = replace(self.request, min_speed={**self.request.min_speed, **needed})
         return replace(self, request=request)
 
@@ -134,21 +136,21 @@ class QueueCard:
             ModelError: there is no model, or it is damaged.
             StoreError: the store cannot be read.
         """
-        found: list[Job] = []
+        profiled: list[Job] = []
         lacking: dict[str, str] = {}
         for job in {job.name: job for job in jobs}.values():
             try:
                 find_profiles([job.name], settings, wanted.gpu_model, wanted.profiles)
-                found.append(job)
+                profiled.append(job)
             except InputError as error:
                 lacking[job.name] = error.what
-        if not found:
+        if not profiled:
             return cls(wanted=wanted, lacking=lacking)
-        profile_set, request = criteria_of(found, wanted, settings)
-        known = KnownJobs.read(profile_set, settings, wanted.gpu_uuid, any_of=True)
-        filled, _ = profile_set.with_known_idle(known.model.manifest.fill)
-        known = replace(known, found=filled)
-        return cls(wanted=wanted, lacking=lacking, known=known, request=request)
+        profile_set, request = criteria_of(profiled, wanted, settings)
+        inputs = AdvisorInputs.read(profile_set, settings, wanted.gpu_uuid, any_of=True)
+        filled, _ = profile_set.with_idle_power_filled(inputs.model.manifest.fill)
+        inputs = replace(inputs, profile_set=filled)
+        return cls(wanted=wanted, lacking=lacking, inputs=inputs, request=request)
 
 
 def _alone(profile: Profile, share_percent: float) -> Prediction:
@@ -184,13 +186,13 @@ class OpenCard:
     def pool(self, kinds: Sequence[Kind], gpus: int) -> Pool:
         """So many GPUs like it."""
         card, there = self.card, self.there
-        assert card.known
+        assert card.inputs
         names, able = [kind.name for kind in kinds], {*self.able, *self.running}
         profiles = tuple(card.profiles[name] if name in able else None for name in names)
         request = card.request.of(filter(None, profiles))
-        ask = asked_of(card.known, request, there)
+        ask = decider_of(card.inputs, request, there)
         return replace(
-            pool_of(card.known, card.known.found, gpus, kinds, request),
+            pool_of(card.inputs, card.inputs.profile_set, gpus, kinds, request),
             profiles=profiles,
             ask=ask if self.brief is None else _briefly(ask, len(self.running), self.brief),
             running=tuple(map(names.index, self.running)),
@@ -204,7 +206,7 @@ def _briefly(ask: Ask, running: int, brief: Collection[str]) -> Ask:
     A server keeps its promise only where others have limits.
     """
 
-    def asked(jobs: Sequence[Profile], work: Work | None) -> Decision | None:
+    def decide_briefly(jobs: Sequence[Profile], work: Work | None) -> Decision | None:
         decision, news = ask(jobs, work), {job.job for job in jobs[running:]}
         if decision is None or any(map(is_served, jobs)) or news <= {*brief}:
             return decision
@@ -213,16 +215,16 @@ def _briefly(ask: Ask, running: int, brief: Collection[str]) -> Ask:
             option
             for option in decision.options[:-1]
             if min(option.split.shares[running:]) == WHOLE and not option.violations
-            if option.worth >= apart.value * (1 + policy.min_gain)
+            if option.score >= apart.value * (1 + policy.min_gain)
         ]
         return replace(decision, choice=best_of(free, jobs, policy.tie) if free else None)
 
-    return asked
+    return decide_briefly
 
 
 @lru_cache(maxsize=2)
 def _planned_to_the_end(
-    card: QueueCard, known: KnownJobs, jobs: tuple[tuple[str, float], ...], gpus: int
+    card: QueueCard, inputs: AdvisorInputs, jobs: tuple[tuple[str, float], ...], gpus: int
 ) -> Sequence[tuple[float, tuple[str, ...], Split | None]]:
     """Sets that have a GPU until they have ended, by the plan of a queue of `advisor place`.
 
@@ -233,27 +235,37 @@ def _planned_to_the_end(
     order, counts = sorted({*jobs}), Counter(jobs)
     kinds = [Kind(name=name, count=counts[name, s], work_s=s) for name, s in order]
     request = card.request.of([card.profiles[name] for name in sorted(dict(jobs))])
-    pool, policy = pool_of(known, known.found, gpus, kinds, request), request.policy
+    pool, policy = pool_of(inputs, inputs.profile_set, gpus, kinds, request), request.policy
     aim = policy.deciding if policy.deciding in TO_THE_END else DEFAULT_OBJECTIVE
     with suppress(InputError, NoSplitError):
         placing = Placing.of(kinds, [pool], aim, policy.prices, [order.index(job) for job in jobs])
         # Whenever a GPU is empty; of twelve jobs it takes a third of a second.
         sets = Counter(solver.place(placing, time_limit_s=10.0).sets)
-        found = [
+        sets_planned = [
             (
-                one.time_s,
-                tuple(kinds[kind].name for kind in one.kinds),
-                one.split or Split((WHOLE,)),
+                placed_set.time_s,
+                tuple(kinds[kind].name for kind in placed_set.kinds),
+                placed_set.split or Split((WHOLE,)),
             )
-            for one in sets.elements()
+            for placed_set in sets.elements()
         ]
-        filling = [one for one in found if any(fills(card.profiles[name]) for name in one[1])]
-        light = tuple(name for one in found if one not in filling for name in one[1])
+        filling = [
+            planned_set
+            for planned_set in sets_planned
+            if any(fills(card.profiles[name]) for name in planned_set[1])
+        ]
+        light = tuple(
+            name
+            for planned_set in sets_planned
+            if planned_set not in filling
+            for name in planned_set[1]
+        )
         longest_s = max((s for name, s in jobs if name in light), default=0.0)
         together = [(longest_s, light, None)] if light else []
         waits = [name for name, _ in jobs]
         return sorted(
-            [*filling, *together], key=lambda one: (-one[0], min(map(waits.index, one[1])))
+            [*filling, *together],
+            key=lambda planned_set: (-planned_set[0], min(map(waits.index, planned_set[1]))),
         )
     return ()
 
@@ -268,30 +280,30 @@ def planned(cards: tuple[OpenCard, ...], waiting: tuple[str, ...]) -> Sequence[_
     if not (able := {name for open_card in cards for name in open_card.able} & {*waiting}):
         return ()
     counts = Counter(name for name in waiting if name in able)
-    known = {name: profile for one in cards for name, profile in one.card.profiles.items()}
-    names = sorted({*able, *(name for one in cards for name in one.running)})
-    kinds = [Kind(name=n, count=counts[n], is_server=is_served(known[n])) for n in names]
+    profiles = {name: profile for card in cards for name, profile in card.card.profiles.items()}
+    names = sorted({*able, *(name for card in cards for name in card.running)})
+    kinds = [Kind(name=n, count=counts[n], is_server=is_served(profiles[n])) for n in names]
     alike = grouped(
-        sorted(cards, key=lambda one: bool(one.running)),
-        lambda one: one if one.running else one.card.wanted.gpu_model,
+        sorted(cards, key=lambda card: bool(card.running)),
+        lambda card: card if card.running else card.card.wanted.gpu_model,
     )
-    pools = [own[0].pool(kinds, len(own)) for own in alike.values()]
+    pools = [of_kind[0].pool(kinds, len(of_kind)) for of_kind in alike.values()]
     policy = cards[0].card.request.policy
     aim = policy.deciding if policy.deciding in AIMS else DEFAULT_OBJECTIVE
     placing = Placing.of(kinds, pools, aim, policy.prices, at_once=True)
     plan, free = solver.place(placing, time_limit_s=math.inf), list(map(iter, alike.values()))
-    found: list[_Move] = []
-    for one in Counter(plan.sets).elements():
-        there, split = next(free[one.pool]), one.split or Split((WHOLE,))
+    moves: list[_Move] = []
+    for placed_set in Counter(plan.sets).elements():
+        there, split = next(free[placed_set.pool]), placed_set.split or Split((WHOLE,))
         if not there.running:
             order = sorted(
-                range(len(seats := one.kinds)),
+                range(len(seats := placed_set.kinds)),
                 key=lambda n: (not kinds[seats[n]].is_server, waiting.index(names[seats[n]])),
             )
-            one = replace(one, kinds=tuple(seats[n] for n in order))
+            placed_set = replace(placed_set, kinds=tuple(seats[n] for n in order))
             split = split.ordered(order)
-        found.append((there.card, tuple(names[kind] for kind in one.kinds), split))
-    return found
+        moves.append((there.card, tuple(names[kind] for kind in placed_set.kinds), split))
+    return moves
 
 
 # What goes wrong with a GPU, whatever job is started on it.
@@ -308,7 +320,7 @@ class QueueLook:
     """
 
     record: QueueRecord
-    launches: tuple[SeenLaunch, ...]
+    launches: tuple[LaunchView, ...]
     waiting: tuple[str, ...]
 
 
@@ -334,15 +346,19 @@ class QueueRun:
         due_s: Mapping[str, float] | None = None,
         clock_s: Callable[[], float] = time.time,
     ) -> None:
-        self._limits_s, self._told_s, self._clock_s = limits_s or {}, works_s or {}, clock_s
+        self._limits_s, self._given_works_s, self._clock_s = limits_s or {}, works_s or {}, clock_s
         self.cards, self._file, self._settings = tuple(cards), file, settings
-        self._asked, self._least = self.cards, dict[str, float]()
+        self._requested_cards, self._least = self.cards, dict[str, float]()
         self.names = tuple(job.name for job in jobs)
         self._jobs: Mapping[str, Job] = {job.name: job for job in jobs}
         self._record = file.read().to_go_on()
-        new, known = {n: (s, clock_s() + s) for n, s in (due_s or {}).items()}, self._record.due
+        new, due_before = (
+            {n: (s, clock_s() + s) for n, s in (due_s or {}).items()},
+            self._record.due,
+        )
         due = {
-            n: known[n] if n in known and known[n][0] == own[0] else own for n, own in new.items()
+            n: due_before[n] if n in due_before and due_before[n][0] == new_due[0] else new_due
+            for n, new_due in new.items()
         }
         self._record = replace(self._record, due=due)
         self._due_s = {name: due_at for name, (_, due_at) in self._record.due.items()}
@@ -354,8 +370,8 @@ class QueueRun:
     def works_s(self) -> Mapping[str, float]:
         """How long jobs take alone, by their names: as told, else as an equal one took."""
         ended = self._record.ended
-        took_s = {one.job: one.alone_s for one in ended if one.came == "finished" and one.alone_s}
-        return took_s | {**self._told_s}
+        took_s = {job.job: job.alone_s for job in ended if job.came == "finished" and job.alone_s}
+        return took_s | {**self._given_works_s}
 
     def take_up(self) -> None:
         """Let launches begin that were noted and whose supervisors never began.
@@ -400,11 +416,13 @@ class QueueRun:
         Raises:
             OSError: the record cannot be written.
         """
-        seen: list[SeenLaunch] = []
+        views: list[LaunchView] = []
         for launch_id in self._record.launches:
             try:
                 folder = find_folder(self._root, launch_id)
-                if (own := self._supervisors.get(launch_id)) and own.poll() is not None:
+                if (
+                    supervisor := self._supervisors.get(launch_id)
+                ) and supervisor.poll() is not None:
                     # It ended before it began: its jobs are lost, and nobody starts them later.
                     close_unclaimed(folder)
                 launch = see(folder)
@@ -416,9 +434,9 @@ class QueueRun:
                 self._check_gpu(launch)
                 self._keep(account_for(self._record, launch, Counter(self.names)))
             else:
-                seen.append(launch)
-        left = waiting(self.names, self._record, seen)
-        return QueueLook(record=self._record, launches=tuple(seen), waiting=left)
+                views.append(launch)
+        left = waiting(self.names, self._record, views)
+        return QueueLook(record=self._record, launches=tuple(views), waiting=left)
 
     def act(self, look: QueueLook) -> bool:
         """Start, join or end what is to be next; whether more may be to do at once.
@@ -441,7 +459,7 @@ class QueueRun:
             if there := _on(card, look):
                 self._join(card, there, names[0], split.seats[-1])
             else:
-                self._start(card, self._ways(card, names, split), look)
+                self._start(card, self._options(card, names, split), look)
         return bool(plan)
 
     def done(self, look: QueueLook) -> bool:
@@ -457,7 +475,7 @@ class QueueRun:
         """What starts at once on GPUs that are empty, in each way that is tried; starts nothing."""
         self._hold_to_deadlines(look := self.look())
         yield from (
-            (card, self._ways(card, names, split))
+            (card, self._options(card, names, split))
             for card, names, split in self._planned(look)
             if not _on(card, look)
         )
@@ -466,13 +484,13 @@ class QueueRun:
     def _root(self):
         return self._settings.home / "launches"
 
-    def _folder(self, launch: SeenLaunch) -> LaunchFolder:
+    def _folder(self, launch: LaunchView) -> LaunchFolder:
         return LaunchFolder(self._root / launch.launch_id)
 
     def _others(self, launch_id: str) -> tuple[str, ...]:
         return tuple(name for name in self._record.launches if name != launch_id)
 
-    def _check_gpu(self, launch: SeenLaunch) -> None:
+    def _check_gpu(self, launch: LaunchView) -> None:
         """Take note of a launch that never ran because of its GPU, which no other job can use.
 
         Raises:
@@ -497,7 +515,10 @@ class QueueRun:
         """Give starting and running jobs the minimum speed that meets their deadlines."""
         now = {name: self._needed(name) for name in look.waiting if name in self._due_s}
         if (least := self._least | now) != self._least:
-            self._least, self.cards = least, tuple(card.needing(least) for card in self._asked)
+            self._least, self.cards = (
+                least,
+                tuple(card.needing(least) for card in self._requested_cards),
+            )
 
     def _planned(self, look: QueueLook) -> Sequence[_Move]:
         """What starts on each empty GPU, and what joins on others.
@@ -514,10 +535,14 @@ class QueueRun:
         return [*self._moves(look, due)] if left else plan
 
     def _moves(self, look: QueueLook, left: Sequence[str]) -> Iterator[_Move]:
-        alone, one_by_one = must_be_alone(look.record)
+        alone, sequential = must_be_alone(look.record)
         empty = [card for card in self.cards if not _on(card, look)]
-        plan = self._to_the_end([name for name in left if name not in {*alone, *one_by_one}])
-        starts = {card: (*one[1:],) for card, one in zip(empty, plan, strict=False) if one[2]}
+        plan = self._to_the_end([name for name in left if name not in {*alone, *sequential}])
+        starts = {
+            card: (*planned_set[1:],)
+            for card, planned_set in zip(empty, plan, strict=False)
+            if planned_set[2]
+        }
         yield from ((card, names, split) for card, (names, split) in starts.items() if split)
         empty = [card for card in empty if card not in starts]
         # Two of a plan wait for each other: neither goes with anyone else.
@@ -525,19 +550,21 @@ class QueueRun:
         single = (names for names, _ in starts.values() if len(names) == 1)
         rest = [*(Counter(left) - Counter(itertools.chain(*pairs, *single))).elements()]
         light = next((names for _, names, split in plan if not split), left)
-        found = [
+        open_cards = [
             self._open(card, look, {*rest} & {*(light if card in empty else rest)} - {*alone})
             for card in self.cards
             if card not in starts
         ]
-        for card, names, split in planned(tuple(one for one in found if one.able), tuple(rest)):
+        for card, names, split in planned(
+            tuple(card for card in open_cards if card.able), tuple(rest)
+        ):
             yield card, names, split
             empty = [other for other in empty if other is not card]
             for name in names:
                 rest.remove(name)
         # Those of which nothing is known, or that others went down with, come last.
         rest.sort(
-            key=lambda n: (self.is_server(n), -self._needed(n), n not in one_by_one),
+            key=lambda n: (self.is_server(n), -self._needed(n), n not in sequential),
         )
         yield from (
             (card, (name,), Split((WHOLE,))) for card, name in zip(empty, rest, strict=False)
@@ -553,18 +580,18 @@ class QueueRun:
         if (
             differ
             or any(map(self.is_server, self.names))
-            or not (card.known and jobs and all(work_s for _, work_s in jobs))
+            or not (card.inputs and jobs and all(work_s for _, work_s in jobs))
         ):
             return ()
-        plan = _planned_to_the_end(card, card.known, jobs, len(self.cards))
-        return sorted(plan, key=lambda one: -max(map(self._needed, one[1])))
+        plan = _planned_to_the_end(card, card.inputs, jobs, len(self.cards))
+        return sorted(plan, key=lambda planned_set: -max(map(self._needed, planned_set[1])))
 
     def _open(self, card: QueueCard, look: QueueLook, able: Collection[str]) -> OpenCard:
         """A GPU with the waiting jobs that may run there beside others; none: none can."""
-        alone, one_by_one = must_be_alone(look.record)
-        known = frozenset(name for name in able if name in card.profiles)
+        alone, sequential = must_be_alone(look.record)
+        profiled = frozenset(name for name in able if name in card.profiles)
         if (launch := _on(card, look)) is None:
-            return OpenCard(card=card, able=known - {*one_by_one}, brief=frozenset())
+            return OpenCard(card=card, able=profiled - {*sequential}, brief=frozenset())
         names = tuple(job.part.job.name for job in launch.running)
         if not launch.has_room or {*names} & {*alone} or not card.expected(names, launch.split):
             return OpenCard(card=card, able=frozenset())
@@ -578,10 +605,10 @@ class QueueRun:
         )
         return OpenCard(
             card=card,
-            able=known - refused,
+            able=profiled - refused,
             running=names,
             there=there,
-            brief=frozenset(name for name in known if works_s.get(name, math.inf) <= left_s),
+            brief=frozenset(name for name in profiled if works_s.get(name, math.inf) <= left_s),
         )
 
     def _only_servers(self, look: QueueLook, plan: Sequence[_Move]) -> bool:
@@ -589,27 +616,33 @@ class QueueRun:
         running = [job.part.job.name for launch in look.launches for job in launch.running]
         return all(map(self.is_server, itertools.chain(running, *(names for _, names, _ in plan))))
 
-    def _ways(self, card: QueueCard, names: Sequence[str], split: Split) -> tuple[LaunchSet, ...]:
+    def _options(
+        self, card: QueueCard, names: Sequence[str], split: Split
+    ) -> tuple[LaunchSet, ...]:
         """Jobs as they are planned; where all may be started again, in other ways to try, too."""
-        jobs, ways = [self._jobs[name] for name in names], [split]
+        jobs, splits = [self._jobs[name] for name in names], [split]
         tries = card.wanted.request.tries
-        if card.known and tries > 1 < len(jobs) and all(job.restartable for job in jobs):
+        if card.inputs and tries > 1 < len(jobs) and all(job.restartable for job in jobs):
             profiles = [card.profiles[name] for name in names]
-            decision = asked_of(card.known, card.request.of(profiles))(profiles, None)
+            decision = decider_of(card.inputs, card.request.of(profiles))(profiles, None)
             if decision and decision.choice:
-                tried = forecasting.ways_to_try(decision, tries)
-                ways = [*dict.fromkeys((split, *(way.prediction.split for way in tried)))]
-        return tuple(card.launch_set(jobs, way, self._settings) for way in ways[:tries])
+                tried = forecasting.options_to_try(decision, tries)
+                splits = [*dict.fromkeys((split, *(option.prediction.split for option in tried)))]
+        return tuple(
+            card.launch_set(jobs, chosen_split, self._settings) for chosen_split in splits[:tries]
+        )
 
-    def _start(self, card: QueueCard, ways: Sequence[LaunchSet], look: QueueLook) -> None:
+    def _start(self, card: QueueCard, options: Sequence[LaunchSet], look: QueueLook) -> None:
         spec = LaunchSpec(
             launch_id=new_launch_id(),
             gpu=card.gpu.uuid,
-            pairs=tuple(replace(way, parts=tuple(map(self._limited, way.parts))) for way in ways),
+            pairs=tuple(
+                replace(option, parts=tuple(map(self._limited, option.parts))) for option in options
+            ),
             hang_s=card.wanted.request.hang_s,
-            try_s=TRY_S if len(ways) > 1 else None,
+            try_s=TRY_S if len(options) > 1 else None,
             # The jobs of the launch before it have ended, and its GPU is free soon.
-            wait_s=60.0 if any(one.gpu == card.gpu.uuid for one in look.launches) else 0.0,
+            wait_s=60.0 if any(launch.gpu == card.gpu.uuid for launch in look.launches) else 0.0,
             asked_by=card.wanted.asked_by,
         )
         # Noted first: a launch that nobody knows of would be started again.
@@ -622,7 +655,7 @@ class QueueRun:
         return replace(part, time_limit_s=limit_s)
 
     def _join(
-        self, card: QueueCard, launch: SeenLaunch, name: str, seat: tuple[float, bool]
+        self, card: QueueCard, launch: LaunchView, name: str, seat: tuple[float, bool]
     ) -> None:
         folder, (share, low) = self._folder(launch), seat
         try:
@@ -638,8 +671,13 @@ class QueueRun:
             ask_join(folder, replace(request, pairs=(replace(made, parts=parts),)))
 
 
-def _on(card: QueueCard, look: QueueLook) -> SeenLaunch | None:
+def _on(card: QueueCard, look: QueueLook) -> LaunchView | None:
     """The launch with jobs on a GPU; one whose jobs have ended is about to let go of it."""
     return next(
-        (one for one in look.launches if one.gpu == card.gpu.uuid and not one.is_ending), None
+        (
+            launch
+            for launch in look.launches
+            if launch.gpu == card.gpu.uuid and not launch.is_ending
+        ),
+        None,
     )

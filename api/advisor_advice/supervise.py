@@ -36,19 +36,21 @@ def supervise(folder: Path) -> None:
         InputError: its spec cannot be read.
     """
     launch, settings = LaunchFolder(folder.absolute()), read_settings()
-    with _stoppable() as stop_asked, launch.supervising():
+    with _stoppable() as stop_requested, launch.supervising():
         spec = launch.read_spec()
         run_launch(
             launch,
             spec,
-            lambda: _open_context(spec, settings, lambda: stop_asked() or launch.stop_asked()),
-            stop_asked,
+            lambda: _open_context(
+                spec, settings, lambda: stop_requested() or launch.stop_requested()
+            ),
+            stop_requested,
         )
 
 
 @contextmanager
 def _open_context(
-    spec: LaunchSpec, settings: Settings, stop_asked: Callable[[], bool]
+    spec: LaunchSpec, settings: Settings, stop_requested: Callable[[], bool]
 ) -> Generator[LaunchContext]:
     """The GPU, its telemetry and its lock, for this process alone.
 
@@ -61,16 +63,16 @@ def _open_context(
         while True:
             try:
                 with ExitStack() as taken:
-                    for uuid in sorted(one.uuid for one in gpu.each):
+                    for uuid in sorted(part.uuid for part in gpu.each):
                         taken.enter_context(gpu_lock(settings.lock_dir, uuid, spec.launch_id))
                     stack.push(taken.pop_all())
                 break
             except BusyError:
-                if time.monotonic() >= until_s or stop_asked():
+                if time.monotonic() >= until_s or stop_requested():
                     raise
                 beat()
                 time.sleep(0.1)
-        if sum(put_back(one.uuid, settings.runtime_dir) for one in gpu.each):
+        if sum(put_back(part.uuid, settings.runtime_dir) for part in gpu.each):
             gpu = find_gpus(spec.gpu)
         gpu = with_units(gpu, settings)
         if (lower_w := spec.power_limit_w) is not None:
@@ -83,15 +85,17 @@ def _open_context(
             open_backend=lambda sharing: backend_alone(
                 gpu, "uncapped" if sharing == "time-sliced" else None, settings
             ),
-            remember=lambda seen: _remember(seen, settings),
+            remember=lambda record: _remember(record, settings),
             renew=lambda pair, demands: _forecasting().renewed(pair, demands, gpu, settings),
-            better=lambda pair, seen: _forecasting().better(pair, seen, gpu, settings),
+            better=lambda pair, observations: _forecasting().better(
+                pair, observations, gpu, settings
+            ),
         )
 
 
-def _remember(seen: Record, settings: Settings) -> None:
+def _remember(record: Record, settings: Settings) -> None:
     with open_store(settings.database_url, settings.home) as store:
-        store.add([seen])
+        store.add([record])
 
 
 def _forecasting() -> ModuleType:
@@ -103,11 +107,11 @@ def _forecasting() -> ModuleType:
 @contextmanager
 def _stoppable() -> Generator[Callable[[], bool]]:
     """Signals that ask for an end are taken note of; what is under way is stopped in its order."""
-    asked: list[int] = []
+    signals: list[int] = []
 
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, lambda number, _frame: asked.append(number))
-    yield lambda: bool(asked)
+        signal.signal(number, lambda number, _frame: signals.append(number))
+    yield lambda: bool(signals)
 
 
 def _main() -> int:

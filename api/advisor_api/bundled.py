@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from itertools import chain, combinations
 
 from advisor.core.records import PairPoint, SoloPoint, grouped
-from advisor_advice.conditions import ProfilesOfJob, known_profiles
+from advisor_advice.conditions import ProfilesOfJob, profiles_by_name
 from advisor_data import lists
 from advisor_data.bundled import bundled_pair_points, bundled_points_together, bundled_solo_points
 
@@ -20,7 +20,7 @@ def solo_points() -> tuple[SoloPoint, ...]:
 def profiles() -> Mapping[str, ProfilesOfJob]:
     """Of all jobs, by name."""
     points = solo_points()
-    return known_profiles(points, {point.job for point in points}, bundled=True)
+    return profiles_by_name(points, {point.job for point in points}, bundled=True)
 
 
 @functools.cache
@@ -43,7 +43,7 @@ def points_together() -> Mapping[tuple[str, ...], list[PairPoint]]:
 
 def points_among(jobs: Iterable[str], *, any_of: bool) -> list[PairPoint]:
     """Of two or more of these jobs, each as often as it is named; `any_of`: in any number."""
-    names, known = sorted(jobs), points_together()
+    names, by_set = sorted(jobs), points_together()
     fewer = chain.from_iterable(combinations(names, n) for n in range(2, len(names) + 1))
-    found = filter({*names}.issuperset, known) if any_of else dict.fromkeys(fewer)
-    return [point for of in found for point in known.get(of, ())]
+    sets = filter({*names}.issuperset, by_set) if any_of else dict.fromkeys(fewer)
+    return [point for of in sets for point in by_set.get(of, ())]

@@ -62,8 +62,12 @@ class _RecordedLaunch:
         text = text.replace("20260105-", f"{_DAY + shift:%Y%m%d}-")
         moved = json.loads(text)
         self._observations = [from_row(Observation, row) for row in moved["observations"]]
-        statuses = (read(LaunchStatus, write(one), tolerant=True) for one in moved["statuses"])
-        self._left = deque((datetime.fromisoformat(one.updated_at), one) for one in statuses)
+        statuses = (
+            read(LaunchStatus, write(status), tolerant=True) for status in moved["statuses"]
+        )
+        self._left = deque(
+            (datetime.fromisoformat(status.updated_at), status) for status in statuses
+        )
         self._begin, self._status = self._left[0]
         self._keeper = HistoryKeeper(to_text(self._begin), _STEP_S)
         self._folder = create_folder(root, read(LaunchSpec, write(moved["spec"]), tolerant=True))
@@ -77,8 +81,8 @@ class _RecordedLaunch:
             self._keeper.add((at - self._begin).total_seconds(), self._status)
         write_history(self._folder, self._keeper.history)
         if not self._left:
-            for one in self._observations:
-                append_observation(self._folder.path, one)
+            for observation in self._observations:
+                append_observation(self._folder.path, observation)
         # The real time: readers take an old status for that of a silent supervisor.
         self._folder.write_status(replace(self._status, updated_at=now()))
         if not self._left:
@@ -96,7 +100,7 @@ class Replay:
         record = json.loads(gzip.decompress(RECORD.read_bytes()))
         self._root, self._launches = settings.home / "launches", record["launches"]
         self._cards = [
-            (read(Gpu, write(one["gpu"]), tolerant=True), one["idle_w"]) for one in record["gpus"]
+            (read(Gpu, write(gpu["gpu"]), tolerant=True), gpu["idle_w"]) for gpu in record["gpus"]
         ]
         # No replayed moment is in the future: after an hour it reaches the present, and goes on in
         # real time.

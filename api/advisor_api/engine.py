@@ -39,7 +39,7 @@ from advisor.wire.requests import (
 )
 from advisor_advice.answers import (
     DIGITS,
-    KnownSet,
+    SetAdvisor,
     components_by_share,
     curve_of,
     partner_of,
@@ -47,22 +47,22 @@ from advisor_advice.answers import (
 )
 from advisor_advice.conditions import (
     NOTHING,
+    AdvisorInputs,
     Conditions,
-    KnownJobs,
     ProfileSet,
     ProfilesOfJob,
-    asked_together,
     checks_of,
-    known_profiles,
     measured_windows,
     no_profile,
-    on_one_gpu,
+    on_single_gpu,
     or_estimated,
+    profiles_by_name,
+    sets_of,
 )
 from advisor_advice.placing import advised, place_request, placement_text
 from advisor_advice.words import recommendation
 from advisor_api import bundled
-from advisor_api.own_process import OwnProcesses, worked
+from advisor_api.own_process import WorkerProcesses, worked
 from advisor_data import Store
 from advisor_data.bundled import GPU_MODEL as BUNDLED_MODEL
 from advisor_data.known import ChecksStamp, checked_counts, checks_stamp
@@ -144,7 +144,7 @@ MOST_JOBS = 16_384
 """Profiles kept; one takes a few KiB."""
 
 # Sets of which all that is known is kept; one takes about 65 KiB, with steps of two SMs 115.
-_MOST_KNOWN = 1024
+_MOST_CACHED = 1024
 
 # All answers kept; one takes 8 to 12 KiB, with every way several times as much.
 _MOST_ANSWER_BYTES = 64 * 2**20
@@ -172,8 +172,8 @@ class _Kept:
     conditions: LRUCache[tuple[str, str | None], Conditions] = field(
         default_factory=lambda: LRUCache(1024)
     )
-    sets: LRUCache[tuple[tuple[str, ...], str | None, str | None, float | None], KnownSet] = field(
-        default_factory=lambda: LRUCache(_MOST_KNOWN)
+    sets: LRUCache[tuple[tuple[str, ...], str | None, str | None, float | None], SetAdvisor] = (
+        field(default_factory=lambda: LRUCache(_MOST_CACHED))
     )
     answers: LRUCache[RecommendationRequest | GainsRequest, bytes] = field(
         default_factory=lambda: LRUCache(_MOST_ANSWER_BYTES, getsizeof=len)
@@ -242,8 +242,8 @@ class _Present:
         together: frozenset[tuple[str, ...]],
     ) -> None:
         old = self._kept
-        known = old.observed, old.change, old.promotions, old.checks, old.together
-        if (observed, change, promotions, checks, together) == known:
+        old_state = old.observed, old.change, old.promotions, old.checks, old.together
+        if (observed, change, promotions, checks, together) == old_state:
             return
         profiles = old.profiles if change == old.change else LRUCache[str, ProfilesOfJob](MOST_JOBS)
         predictor = old.predictor if promotions == old.promotions else None
@@ -274,7 +274,7 @@ class _JobsReader:
         gpu_model: str | None,
         gpu_uuid: str | None,
         power_limit_w: float | None = None,
-    ) -> KnownJobs:
+    ) -> AdvisorInputs:
         """All that an answer about jobs is made of.
 
         Raises:
@@ -282,12 +282,12 @@ class _JobsReader:
             ModelError: there is no model, or it is damaged.
             StoreError: the store cannot be read.
         """
-        found = await self.profiles(kept, names, gpu_model, power_limit_w)
-        return KnownJobs(
-            found=found,
+        profile_set = await self.profiles(kept, names, gpu_model, power_limit_w)
+        return AdvisorInputs(
+            profile_set=profile_set,
             model=await self.predictor(kept),
-            checked=await self.checked(kept, found),
-            conditions=await self.conditions(kept, found, gpu_uuid),
+            checked=await self.checked(kept, profile_set),
+            conditions=await self.conditions(kept, profile_set, gpu_uuid),
         )
 
     async def predictor(self, kept: _Kept) -> ModelPredictor:
@@ -315,15 +315,15 @@ class _JobsReader:
             InputError: a job has no profile, or there is not just one such GPU model.
             StoreError: the store cannot be read.
         """
-        known = {name: kept.profiles.get(name) for name in names}
-        if lacking := [name for name, of_job in known.items() if of_job is None]:
-            known |= await self._loaded(kept, lacking)
-        whole = {name: of_job for name, of_job in known.items() if of_job and of_job.profiles}
+        by_name = {name: kept.profiles.get(name) for name in names}
+        if lacking := [name for name, of_job in by_name.items() if of_job is None]:
+            by_name |= await self._loaded(kept, lacking)
+        whole = {name: of_job for name, of_job in by_name.items() if of_job and of_job.profiles}
         for name in names:
             if name not in whole:
                 near = await asyncio.to_thread(self._jobs.names, kept.change, near=name)
                 raise no_profile(name, near)
-        return on_one_gpu(names, whole, gpu_model, power_limit_w=power_limit_w)
+        return on_single_gpu(names, whole, gpu_model, power_limit_w=power_limit_w)
 
     async def _loaded(self, kept: _Kept, names: Iterable[str]) -> dict[str, ProfilesOfJob]:
         """Profiles from the store, of which many requests may want the same ones at once."""
@@ -337,15 +337,15 @@ class _JobsReader:
 
     def _load(self, names: Sequence[str]) -> dict[str, ProfilesOfJob]:
         points = [point for name in names for point in self._store.solo_points(job=name)]
-        own = known_profiles(points, names)
+        local = profiles_by_name(points, names)
         bundled_too = bundled.profiles()
         return or_estimated(
-            {n: k.before(bundled_too.get(n, ProfilesOfJob({}))) for n, k in own.items()}, points
+            {n: k.before(bundled_too.get(n, ProfilesOfJob({}))) for n, k in local.items()}, points
         )
 
-    async def checked(self, kept: _Kept, found: ProfileSet) -> CheckedCounts | None:
+    async def checked(self, kept: _Kept, profile_set: ProfileSet) -> CheckedCounts | None:
         """What the check of the profiles' GPU model found; None: there was none."""
-        model, total = found.a.gpu_model, found.a.units_total
+        model, total = profile_set.a.gpu_model, profile_set.a.units_total
         if model not in kept.checked:
             kept.checked[model] = await asyncio.to_thread(
                 checked_counts, self._settings.home, model, total
@@ -353,30 +353,30 @@ class _JobsReader:
         return kept.checked[model]
 
     async def conditions(
-        self, kept: _Kept, found: ProfileSet, gpu_uuid: str | None, *, any_of: bool = False
+        self, kept: _Kept, profile_set: ProfileSet, gpu_uuid: str | None, *, any_of: bool = False
     ) -> Conditions:
         """What is known of the card, of drifting jobs, and of these jobs together.
 
         Raises:
             StoreError: the store cannot be read.
         """
-        key = found.a.gpu_model, gpu_uuid
+        key = profile_set.a.gpu_model, gpu_uuid
         if (conditions := kept.conditions.get(key)) is None:
             store = self._store if gpu_uuid else None
             conditions = await asyncio.to_thread(self._present.experience.on_card, *key, store)
             kept.conditions[key] = conditions
-        return replace(conditions, windows=await self._windows(kept, found, any_of))
+        return replace(conditions, windows=await self._windows(kept, profile_set, any_of))
 
-    async def _windows(self, kept: _Kept, found: ProfileSet, any_of: bool) -> Windows:
-        asked = asked_together(sorted(profile.job for profile in found.profiles))
-        if any_of or not kept.together.isdisjoint(asked):
-            return await asyncio.to_thread(self._measured, found, self._store, any_of)
-        return self._measured(found, None, any_of)
+    async def _windows(self, kept: _Kept, profile_set: ProfileSet, any_of: bool) -> Windows:
+        sets = sets_of(sorted(profile.job for profile in profile_set.profiles))
+        if any_of or not kept.together.isdisjoint(sets):
+            return await asyncio.to_thread(self._measured, profile_set, self._store, any_of)
+        return self._measured(profile_set, None, any_of)
 
-    def _measured(self, found: ProfileSet, store: Store | None, any_of: bool) -> Windows:
-        points = bundled.points_among((p.job for p in found.profiles), any_of=any_of)
+    def _measured(self, profile_set: ProfileSet, store: Store | None, any_of: bool) -> Windows:
+        points = bundled.points_among((p.job for p in profile_set.profiles), any_of=any_of)
         return measured_windows(
-            found.profiles, checks_of(self._settings), store, points, any_of=any_of
+            profile_set.profiles, checks_of(self._settings), store, points, any_of=any_of
         )
 
 
@@ -384,23 +384,23 @@ _Cell = tuple[SharingVerdict | None, Partner | None]
 
 
 def _requests(
-    asked: GainsRequest, gpu_model: str, jobs: Sequence[Profile]
+    request: GainsRequest, gpu_model: str, jobs: Sequence[Profile]
 ) -> Iterator[RecommendationRequest]:
     names = [profile.job for profile in jobs]
     pairs = (
-        ((asked.beside, name) for name in names)
-        if asked.beside
+        ((request.beside, name) for name in names)
+        if request.beside
         else itertools.combinations_with_replacement(names, 2)
     )
     return (
         RecommendationRequest.of(
             *both,
             gpu_model=gpu_model,
-            objective=asked.objective,
-            min_speed=asked.min_speed,
-            max_power_w=asked.max_power_w,
-            memory_mib=asked.memory_mib,
-            min_gain=asked.min_gain,
+            objective=request.objective,
+            min_speed=request.min_speed,
+            max_power_w=request.max_power_w,
+            memory_mib=request.memory_mib,
+            min_gain=request.min_gain,
         )
         for both in pairs
     )
@@ -430,8 +430,8 @@ class Engine(Collector):
         self._registry, self._settings, self._store = registry, settings, store
         self.jobs = _Jobs(settings.jobs_dir, store)
         self.present = _Present(settings.home, store, registry, change_count)
-        self._known = _JobsReader(settings, store, registry, self.jobs, self.present)
-        self._placing, self._placements = OwnProcesses(settings, PLACEMENTS_AT_ONCE), 0
+        self._reader = _JobsReader(settings, store, registry, self.jobs, self.present)
+        self._placing, self._placements = WorkerProcesses(settings, PLACEMENTS_AT_ONCE), 0
         # One piece at a time: the event loop has one thread to wait for.
         self._working = ThreadPoolExecutor(1, "working")
         self.hits = self.misses = 0
@@ -448,8 +448,8 @@ class Engine(Collector):
         """
         job = min(await asyncio.to_thread(bundled.profiles))
         with suppress(AdvisorError):
-            asked = read(RecommendationRequest, write(RecommendationRequest.of(job, job)))
-            await self._recommended(await self.present.kept(), asked)
+            request = read(RecommendationRequest, write(RecommendationRequest.of(job, job)))
+            await self._recommended(await self.present.kept(), request)
 
     def close(self) -> None:
         """End placements that are still worked out."""
@@ -464,20 +464,20 @@ class Engine(Collector):
         family.add_metric(("no",), self.misses)
         yield family
 
-    async def recommend(self, asked: RecommendationRequest | GainsRequest) -> bytes:
+    async def recommend(self, request: RecommendationRequest | GainsRequest) -> bytes:
         """A `Recommendation` or `Gains` as JSON, kept for the present state of the store."""
         kept = await self.present.kept()
         try:
-            text = kept.answers[asked]  # `get` hashes it twice
+            text = kept.answers[request]  # `get` hashes it twice
             self.hits += 1
         except KeyError:
             self.misses += 1
-            text = kept.answers[asked] = await self._made[type(asked)](kept, asked)
+            text = kept.answers[request] = await self._made[type(request)](kept, request)
         return text
 
-    async def decide(self, asked: RecommendationRequest) -> Decision:
+    async def decide(self, request: RecommendationRequest) -> Decision:
         """The decision on two to seven jobs, which `recommend` tells."""
-        return await self._decided(await self.present.kept(), asked)
+        return await self._decided(await self.present.kept(), request)
 
     async def components(self, job: str, gpu_model: str | None) -> ComponentsOfJob:
         """What is known of where the power of a job goes.
@@ -486,14 +486,14 @@ class Engine(Collector):
             InputError: a job without a profile, or without a window that can be trusted.
         """
         kept = await self.present.kept()
-        found = await self._known.profiles(kept, [job], gpu_model)
+        profile_set = await self._reader.profiles(kept, [job], gpu_model)
         return await worked(
             lambda: components_by_share(
-                found.a, [*self._store.solo_points(job=job), *bundled.solo_points()]
+                profile_set.a, [*self._store.solo_points(job=job), *bundled.solo_points()]
             )
         )
 
-    async def place(self, asked: PlacementRequest) -> bytes:
+    async def place(self, question: PlacementRequest) -> bytes:
         """Who shares with whom, as JSON: `advisor.wire.answers`.
 
         Worked out beside everything else, in a process of its own.
@@ -512,57 +512,66 @@ class Engine(Collector):
         self._placements += 1
         try:
             kept = await self.present.kept()
-            found = await self._known.profiles(
-                kept, asked.types, asked.gpu_model, asked.power_limit_w
+            profile_set = await self._reader.profiles(
+                kept, question.types, question.gpu_model, question.power_limit_w
             )
-            request = place_request(asked, self._settings)
-            checked = await self._known.checked(kept, found)
-            conditions = await self._known.conditions(kept, found, asked.gpu_uuid, any_of=True)
+            request = place_request(question, self._settings)
+            checked = await self._reader.checked(kept, profile_set)
+            conditions = await self._reader.conditions(
+                kept, profile_set, question.gpu_uuid, any_of=True
+            )
             return await self._placing.work(
-                placement_text, self._registry, asked, request, found, checked, conditions
+                placement_text, self._registry, question, request, profile_set, checked, conditions
             )
         finally:
             self._placements -= 1
 
     async def manifest(self) -> Manifest:
         """What is known of the model in use."""
-        return (await self._known.predictor(await self.present.kept())).manifest
+        return (await self._reader.predictor(await self.present.kept())).manifest
 
-    async def _recommended(self, kept: _Kept, asked: RecommendationRequest) -> bytes:
-        request, known = request_of(asked, self._settings), await self._set(kept, asked)
+    async def _recommended(self, kept: _Kept, question: RecommendationRequest) -> bytes:
+        request, set_advisor = request_of(question, self._settings), await self._set(kept, question)
 
         def made() -> Recommendation:
             # Where they run instead is a reason, and takes longer than all else.
-            given = advised(known, asked, request) if asked.words else known.advise(asked, request)
-            return recommendation(given, asked)
+            given = (
+                advised(set_advisor, question, request)
+                if question.words
+                else set_advisor.advise(question, request)
+            )
+            return recommendation(given, question)
 
         return await worked(lambda: write_bytes(made()), self._working)
 
-    async def _crossed(self, kept: _Kept, asked: GainsRequest) -> bytes:
+    async def _crossed(self, kept: _Kept, request: GainsRequest) -> bytes:
         """The gains of jobs that are named, or of those that are measured on the GPU model.
 
         Raises:
             InputError: a job that is named has no profile there.
         """
-        gpu_model = asked.gpu_model or BUNDLED_MODEL
+        gpu_model = request.gpu_model or BUNDLED_MODEL
         rows = await asyncio.to_thread(self.jobs.rows, "", MOST_ROWS)
-        own = sorted(rows, key=lambda row: (row.source == "bundled", row.job))
-        names = list(dict.fromkeys(asked.jobs)) or [
-            row.job for row in own if row.gpu_model == gpu_model
+        by_source = sorted(rows, key=lambda row: (row.source == "bundled", row.job))
+        names = list(dict.fromkeys(request.jobs)) or [
+            row.job for row in by_source if row.gpu_model == gpu_model
         ]
-        known: list[ProfileSet] = []
+        profile_sets: list[ProfileSet] = []
         for name in sorted(names[:MOST_CROSSED]):
             # A list may have jobs with too few points for a profile.
-            with nullcontext() if asked.jobs else suppress(InputError):
-                known.append(await self._known.profiles(kept, [name], gpu_model))
-        every = _requests(asked, gpu_model, [one.a for one in known])
+            with nullcontext() if request.jobs else suppress(InputError):
+                profile_sets.append(await self._reader.profiles(kept, [name], gpu_model))
+        every = _requests(request, gpu_model, [profile_set.a for profile_set in profile_sets])
         cells = [await self._cell(kept, request) for request in every]
         partners = [partner for _, partner in cells]
         gains = Gains(
             gpu_model=gpu_model,
-            objective=asked.policy(self._settings.policy).deciding,
-            beside=asked.beside,
-            jobs=tuple(curve_of(one.a, bundled=bool(one.bundled)) for one in known),
+            objective=request.policy(self._settings.policy).deciding,
+            beside=request.beside,
+            jobs=tuple(
+                curve_of(profile_set.a, bundled=bool(profile_set.bundled))
+                for profile_set in profile_sets
+            ),
             left_out=max(0, len(names) - MOST_CROSSED),
             verdicts=tuple(verdict for verdict, _ in cells),
             splits=tuple(p and p.split for p in partners),
@@ -582,14 +591,18 @@ class Engine(Collector):
             return None, None
         return decision.verdict, next(partner_of(decision), None)
 
-    async def _decided(self, kept: _Kept, asked: RecommendationRequest) -> Decision:
-        known = await self._set(kept, asked)
-        return await worked(lambda: known.decide(request_of(asked, self._settings)), self._working)
+    async def _decided(self, kept: _Kept, request: RecommendationRequest) -> Decision:
+        set_advisor = await self._set(kept, request)
+        return await worked(
+            lambda: set_advisor.decide(request_of(request, self._settings)), self._working
+        )
 
-    async def _set(self, kept: _Kept, asked: RecommendationRequest) -> KnownSet:
-        key = asked.looked_at, asked.gpu_model, asked.gpu_uuid, asked.power_limit_w
-        if (known := kept.sets.get(key)) is None:
+    async def _set(self, kept: _Kept, request: RecommendationRequest) -> SetAdvisor:
+        key = request.looked_at, request.gpu_model, request.gpu_uuid, request.power_limit_w
+        if (set_advisor := kept.sets.get(key)) is None:
             async with self._reading:  # of many that ask at once, one reads
-                if (known := kept.sets.get(key)) is None:
-                    known = kept.sets[key] = KnownSet.of(await self._known.jobs(kept, *key))
-        return known
+                if (set_advisor := kept.sets.get(key)) is None:
+                    set_advisor = kept.sets[key] = SetAdvisor.of(
+                        await self._reader.jobs(kept, *key)
+                    )
+        return set_advisor

@@ -123,10 +123,10 @@ def _refused(path: str, operation: Operation) -> Iterator[int]:
 
 def _show_examples(contract: dict[str, Any]) -> None:
     """Puts requests and answers of a real service where they belong; the first of each counts."""
-    known = {operation["operationId"]: operation for _, _, operation in operations(contract)}
+    by_id = {operation["operationId"]: operation for _, _, operation in operations(contract)}
     refused = contract["components"]["responses"]
     for example in json.loads(EXAMPLES.read_bytes()):
-        operation, status = known[example["operation"]], str(example["status"])
+        operation, status = by_id[example["operation"]], str(example["status"])
         answer = (refused if status in refused else operation["responses"])[status]
         answer["content"]["application/json"].setdefault("example", example.get("answer"))
         if status in refused:
@@ -141,15 +141,15 @@ def _show_examples(contract: dict[str, Any]) -> None:
 
 def _sent(contract: dict[str, Any]) -> set[str]:
     schemas = contract["components"]["schemas"]
-    found: set[str] = set()
+    schema_names: set[str] = set()
     left = list(
         _references([operation.get("requestBody") for _, _, operation in operations(contract)])
     )
     while left:
-        if (name := left.pop()) not in found:
-            found.add(name)
+        if (name := left.pop()) not in schema_names:
+            schema_names.add(name)
             left.extend(_references(schemas[name]))
-    return found
+    return schema_names
 
 
 def _references(value: Any) -> Iterator[str]:

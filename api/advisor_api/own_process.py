@@ -68,7 +68,7 @@ class ProcessEndedError(AdvisorError, code="process-ended"):
     """The process that worked something out ended before it was done."""
 
 
-class OwnProcesses:
+class WorkerProcesses:
     """Up to so many, each started when all others are at work; for one event loop.
 
     What is worked out is a function of a module and values that can be pickled.
@@ -77,7 +77,7 @@ class OwnProcesses:
     def __init__(self, settings: Settings, most: int) -> None:
         self._environment = {k: v for k, v in settings.environment.items() if k not in SECRETS}
         self._threads = ThreadPoolExecutor(most, "own-process")
-        self._idle, self._all = list[_OwnProcess](), set[_OwnProcess]()
+        self._idle, self._all = list[_WorkerProcess](), set[_WorkerProcess]()
         self._lock, self._closed = threading.Lock(), False
 
     async def work(self, what: Callable[..., bytes], *args: Any) -> bytes:
@@ -111,7 +111,7 @@ class OwnProcesses:
             raise value
         return value
 
-    def _taken(self) -> "_OwnProcess":
+    def _taken(self) -> "_WorkerProcess":
         with self._lock:
             while self._idle:
                 process = self._idle.pop()
@@ -121,11 +121,11 @@ class OwnProcesses:
                 self._all.discard(process)
             if self._closed:
                 raise service_ends()
-            process = _OwnProcess(self._environment)
+            process = _WorkerProcess(self._environment)
             self._all.add(process)
             return process
 
-    def _drop(self, process: "_OwnProcess") -> None:
+    def _drop(self, process: "_WorkerProcess") -> None:
         with self._lock:
             process.end()
             self._all.discard(process)
@@ -136,7 +136,7 @@ def service_ends() -> ProcessEndedError:
     return ProcessEndedError("the service ends", fix="ask again when it has started")
 
 
-class _OwnProcess:
+class _WorkerProcess:
     def __init__(self, environment: dict[str, str]) -> None:
         self._pipe, theirs = Pipe()
         with theirs:

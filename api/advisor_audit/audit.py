@@ -46,7 +46,7 @@ from advisor.core.wording import NAME
 from advisor.decide.limits import Request
 from advisor.errors import InputError
 from advisor.files import replace_file
-from advisor.formats.job_file import seen_job
+from advisor.formats.job_file import watched_job
 from advisor.formats.moments import now, to_text
 from advisor.predict.features import MEASURED_ON
 from advisor.predict.one_window import LEARNED_LIMIT_W, SM
@@ -60,14 +60,14 @@ from advisor_audit.packing import (
     SLOT_S,
     PackedSet,
     Packer,
-    SeenKind,
-    SeenWorkload,
     SetKey,
     SlotCards,
     Survey,
     Team,
     Walk,
     Workload,
+    WorkloadKind,
+    WorkloadUse,
 )
 from advisor_audit.phases import (
     HELD_MIB,
@@ -84,13 +84,13 @@ from advisor_audit.sources import (
     Source,
     write_lines,
 )
-from advisor_models.one_window import OneWindowHead
+from advisor_models.one_window import SingleWindowHead
 from advisor_profiling.attached import (
     GpuLook,
     HostGpus,
     Keep,
-    SeenAlone,
-    ToldProgress,
+    ProgressSource,
+    SoloWatch,
     family,
     words_of,
     workdir_of,
@@ -128,14 +128,14 @@ def saved(walk: Walk, worlds: Iterable[_Packers]) -> SavedInWorlds:
         _sum(sets, _outcomes(sets, walk.packers, 0))[:2, :1]
         for sets in (slots, _merged(slot.sets for slot in walk.sample))
     )
-    found = [_in_world(walk, of_model, n) for n, of_model in enumerate(worlds)]
+    worlds_saved = [_in_world(walk, of_model, n) for n, of_model in enumerate(worlds)]
     times = walk.slots / max(len(walk.sample), 1)
-    table = np.array([all_slots + (sample - sampled) * times for sample, _ in found])
+    table = np.array([all_slots + (sample - sampled) * times for sample, _ in worlds_saved])
     hours = walk.slot_s / 3600
     return SavedInWorlds(
         freed_h=table[:, 0] * hours,
         kwh=table[:, 1] * hours / 1000,
-        cards=np.array([cards for _, cards in found]),
+        cards=np.array([cards for _, cards in worlds_saved]),
     )
 
 
@@ -157,19 +157,19 @@ def _in_world(walk: Walk, packers: _Packers, world: int) -> tuple[Floats, Floats
 
 
 def _packed_slot(slot: SlotCards, packers: _Packers) -> Counter[SetKey]:
-    found = Counter[SetKey]()
+    sets = Counter[SetKey]()
     for model, counts in slot.groups:
         for (members, level), count in packers[model].pack(counts).items():
             if len(members) > 1:
-                found[SetKey(model, members, level)] += count
-    return found
+                sets[SetKey(model, members, level)] += count
+    return sets
 
 
 def _merged(several: Iterable[Mapping[SetKey, int]]) -> Counter[SetKey]:
-    found = Counter[SetKey]()
+    merged = Counter[SetKey]()
     for sets in several:
-        found.update(sets)
-    return found
+        merged.update(sets)
+    return merged
 
 
 def _sum(weights: Mapping[SetKey, float], does: Mapping[SetKey, Floats]) -> Floats:
@@ -184,27 +184,27 @@ def _outcomes(sets: Iterable[SetKey], packers: _Packers, world: int) -> dict[Set
     """
     random = np.random.default_rng(world)
     common = {name: random.standard_normal(_DRAWS) for name in ENERGY_ERRORS}
-    found: dict[SetKey, Floats] = {}
+    outcomes: dict[SetKey, Floats] = {}
     for key in sorted(sets):
-        one = packers[key.model].set_of(key.members, key.level)
-        of_class = common[one.of_class]
+        packed = packers[key.model].set_of(key.members, key.level)
+        of_class = common[packed.of_class]
         speed, energy = (
-            _factors(errors[one.of_class], of_class, random)
+            _factors(errors[packed.of_class], of_class, random)
             for errors in (SPEED_ERRORS, ENERGY_ERRORS)
         )
-        found[key] = _outcome(one, speed, energy)
-    return found
+        outcomes[key] = _outcome(packed, speed, energy)
+    return outcomes
 
 
-def _outcome(one: PackedSet, speed: Floats, energy: Floats) -> Floats:
-    speeds = np.minimum(1.0, np.array(one.speeds)[:, None] * speed)
+def _outcome(packed: PackedSet, speed: Floats, energy: Floats) -> Floats:
+    speeds = np.minimum(1.0, np.array(packed.speeds)[:, None] * speed)
     # A slower server shows a longer tail; its floor is its demand.
-    batch = np.array(one.lags)[:, None]
-    stays = speeds >= np.array(one.floors)[:, None] * batch - 1e-9
+    batch = np.array(packed.lags)[:, None]
+    stays = speeds >= np.array(packed.floors)[:, None] * batch - 1e-9
     together = np.maximum(stays.sum(axis=0) - 1, 0)
     behind = ((1 - _centred(speeds)) * batch * stays).sum(axis=0).clip(0) * (together > 0)
-    part = together / (len(one.members) - 1)
-    saved_w = part * (one.alone_w - _centred((one.power_w + one.lag_w) / energy))
+    part = together / (len(packed.members) - 1)
+    saved_w = part * (packed.alone_w - _centred((packed.power_w + packed.lag_w) / energy))
     return np.array([together - behind, saved_w, speeds.min(axis=0)])
 
 
@@ -217,9 +217,11 @@ def _centred(values: Floats) -> Floats:
 def _factors(errors: tuple[float, float], common: Floats, random: np.random.Generator) -> Floats:
     """Measured for each 1 predicted, log-normal through the ends of its 90 %; 1 for the law."""
     low, high = (math.log(end) for end in errors)
-    own = random.standard_normal(_DRAWS)
+    individual = random.standard_normal(_DRAWS)
     wide = (high - low) / (2 * NORMAL_90)
-    drawn = (low + high) / 2 + wide * (math.sqrt(_COMMON) * common + math.sqrt(1 - _COMMON) * own)
+    drawn = (low + high) / 2 + wide * (
+        math.sqrt(_COMMON) * common + math.sqrt(1 - _COMMON) * individual
+    )
     return np.exp(np.append(0.0, drawn))
 
 
@@ -240,9 +242,9 @@ def _least_sure(bases: Iterable[_AuditBasis]) -> _AuditBasis:
     return _BASES[max(map(_BASES.index, bases), default=_BASES.index("estimated"))]
 
 
-def _basis_of(model: str, *, known: bool) -> _AuditBasis:
+def _basis_of(model: str, *, is_profiled: bool) -> _AuditBasis:
     """Of a job with a profile (known), or of one that was seen on the GPU model."""
-    return "predicted" if known else "estimated" if model in MEASURED_ON else "prior"
+    return "predicted" if is_profiled else "estimated" if model in MEASURED_ON else "prior"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -372,7 +374,7 @@ class SharingSet:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SeenJob:
+class AuditedJob:
     """A job as it was seen.
 
     Attributes:
@@ -444,25 +446,28 @@ class _Hours:
 
     def add_page(self, segments: Iterable[Segment]) -> None:
         """One page of the whole cluster."""
-        for one in segments:
-            self.gpus.add(one.gpu)
-            self.models.add(one.model)
-            span_s = one.end_s - one.begin_s
-            self.seconds[one.state] += span_s
-            self.joules[one.state] += span_s * one.means.get(POWER, 0.0)
-            self.channels |= one.means.keys()
-            is_held = one.state in HELD
-            if one.state == "unseen" or (is_held and POWER not in one.means):
-                self.dark_s[one.model, is_held] += span_s
+        for segment in segments:
+            self.gpus.add(segment.gpu)
+            self.models.add(segment.model)
+            span_s = segment.end_s - segment.begin_s
+            self.seconds[segment.state] += span_s
+            self.joules[segment.state] += span_s * segment.means.get(POWER, 0.0)
+            self.channels |= segment.means.keys()
+            is_held = segment.state in HELD
+            if segment.state == "unseen" or (is_held and POWER not in segment.means):
+                self.dark_s[segment.model, is_held] += span_s
             if is_held:
-                self.labels_s[one.label] += span_s
-            if one.owner:
-                self.without_sm_s += span_s * (SM not in one.means)
-                self.named[one.label].add(hash(Workload.of(one.owner)))
+                self.labels_s[segment.label] += span_s
+            if segment.owner:
+                self.without_sm_s += span_s * (SM not in segment.means)
+                self.named[segment.label].add(hash(Workload.of(segment.owner)))
 
     def held_by(self) -> tuple[HeldBy, ...]:
         """What each label was taken for, the one with the most hours first."""
-        meanings = {"": "memory in use", **{one.job: one.taken_for for one in FAMILIES}}
+        meanings = {
+            "": "memory in use",
+            **{label_family.job: label_family.taken_for for label_family in FAMILIES},
+        }
         return tuple(
             HeldBy(
                 label=label or None,
@@ -529,7 +534,7 @@ class _AuditTotals:
 
     def _basis(self, key: SetKey) -> _AuditBasis:
         kinds = self.walk.packers[key.model].kinds
-        return _basis_of(key.model, known=all(kinds[n].known for n in key.members))
+        return _basis_of(key.model, is_profiled=all(kinds[n].profile_name for n in key.members))
 
     def shared(self, now: _Now) -> _Shared:
         """The same work in sets."""
@@ -560,7 +565,7 @@ class _AuditTotals:
             kwh=kwh,
             kwh_idle=kwh_idle,
             cost=cost,
-            predicted_hours=self.walk.known_hours,
+            predicted_hours=self.walk.packed_hours,
             apart_hours=dict(self.walk.apart),
         )
 
@@ -574,21 +579,21 @@ class _AuditTotals:
         """Those worth most, in money, else in GPU hours; and the first without a common job."""
         by_hour, by_kwh = self.prices.of(HOUR_S, 0.0), self.prices.of(0.0, 3.6e6)
         per_card, per_kw = (by_hour, by_kwh) if self.prices.are_set else (1.0, 0.0)
-        worth = defaultdict[tuple[Workload, ...], float](float)
+        gains = defaultdict[tuple[Workload, ...], float](float)
         of_jobs = defaultdict[tuple[Workload, ...], list[Team]](list)
         for team, hours in self.walk.teams.items():
-            one, jobs = self._set(team.key), tuple(sorted(team.jobs))
-            freed = len(jobs) - 1 - one.lag_cards
-            worth[jobs] += hours * (per_card * freed + per_kw * one.saved_w / 1000)
+            packed, jobs = self._set(team.key), tuple(sorted(team.jobs))
+            freed = len(jobs) - 1 - packed.lag_cards
+            gains[jobs] += hours * (per_card * freed + per_kw * packed.saved_w / 1000)
             of_jobs[jobs].append(team)
-        order = sorted(worth, key=lambda jobs: (-worth[jobs], jobs))[:MOST_SETS]
+        order = sorted(gains, key=lambda jobs: (-gains[jobs], jobs))[:MOST_SETS]
         keys = {team.key for jobs in order for team in of_jobs[jobs]}
         does = [_outcomes(keys, packers, world) for world, packers in enumerate(worlds)]
         sets = [self._sharing_set(of_jobs[jobs], does) for jobs in order]
         changes, taken = list[SharingSet](), set[Workload]()
-        for one, jobs in zip(sets, order, strict=True):
+        for packed, jobs in zip(sets, order, strict=True):
             if taken.isdisjoint(jobs) and len(changes) < MOST_CHANGES:
-                changes.append(one)
+                changes.append(packed)
                 taken.update(jobs)
         return sets, changes
 
@@ -596,65 +601,66 @@ class _AuditTotals:
         self, teams: Sequence[Team], does: Sequence[Mapping[SetKey, Floats]]
     ) -> SharingSet:
         """One set, whatever its jobs were from hour to hour."""
-        hours, seen, prices = self.walk.teams, self.walk.survey.seen, self.prices
+        hours, workloads, prices = self.walk.teams, self.walk.survey.workloads, self.prices
         most = max(teams, key=lambda team: (hours[team], team))
-        one, jobs, model = self._set(most.key), most.jobs, most.key.model
+        packed, jobs, model = self._set(most.key), most.jobs, most.key.model
         table = np.array(
             [sum(hours[team] * of_world[team.key] for team in teams) for of_world in does]
         )
         cost = prices.of(HOUR_S, 0.0) * table[:, 0] + prices.of(0.0, 3600.0) * table[:, 1]
-        longer = P99_ERRORS[one.of_class].times
+        longer = P99_ERRORS[packed.of_class].times
         return SharingSet(
             basis=self._basis(most.key),
             jobs=tuple(job.name for job in jobs),
             group=jobs[0].group,
             gpu_model=model,
             hours=sum(hours[team] for team in teams),
-            speeds=one.speeds,
-            limits_percent=one.shares,
-            memory_mib=tuple(seen[job].memory_mib for job in jobs),
+            speeds=packed.speeds,
+            limits_percent=packed.shares,
+            memory_mib=tuple(workloads[job].memory_mib for job in jobs),
             card_mib=self.walk.survey.memory_mib(model),
-            power_w=one.power_w,
+            power_w=packed.power_w,
             freed_hours=interval(table[:, 0]),
             saved_kwh=interval(table[:, 1] / 1000),
             saved_cost=interval(cost) if prices.are_set else None,
             slowest=interval(np.array([of_world[most.key][2] for of_world in does])),
             tails=tuple(
-                longer(tail) if seen[job].is_server else None
-                for job, tail in zip(jobs, one.longer, strict=True)
+                longer(tail) if workloads[job].is_server else None
+                for job, tail in zip(jobs, packed.longer, strict=True)
             ),
         )
 
-    def jobs(self) -> tuple[SeenJob, ...]:
+    def jobs(self) -> tuple[AuditedJob, ...]:
         """Those with the most hours."""
         tails, several = self._tails(), set(map(Workload.of, self.walk.survey.several))
         order = sorted(
-            self.walk.survey.seen.items(),
+            self.walk.survey.workloads.items(),
             key=lambda item: (-item[1].busy_s - item[1].paused_s, item[0]),
         )
         return tuple(
-            self._seen(job, seen, tails.get(job), job in several) for job, seen in order[:MOST_JOBS]
+            self._audited(job, use, tails.get(job), job in several)
+            for job, use in order[:MOST_JOBS]
         )
 
-    def _seen(
-        self, job: Workload, seen: SeenWorkload, tail: Interval | None, several: bool
-    ) -> SeenJob:
-        known = (seen.model, job.known_as) in self.walk.survey.known
-        read, active, _ = seen.activity
-        return SeenJob(
-            basis=_basis_of(seen.model, known=known),
+    def _audited(
+        self, job: Workload, use: WorkloadUse, tail: Interval | None, several: bool
+    ) -> AuditedJob:
+        is_profiled = (use.model, job.profile_name) in self.walk.survey.stored_profiles
+        read, active, _ = use.activity
+        return AuditedJob(
+            basis=_basis_of(use.model, is_profiled=is_profiled),
             job=job.name,
             group=job.group,
-            gpu_model=seen.model,
-            pods=len(seen.pods),
-            gpu_hours=(seen.busy_s + seen.paused_s) / HOUR_S,
-            paused_hours=seen.paused_s / HOUR_S,
-            kwh=seen.energy_j / 3.6e6,
+            gpu_model=use.model,
+            pods=len(use.pods),
+            gpu_hours=(use.busy_s + use.paused_s) / HOUR_S,
+            paused_hours=use.paused_s / HOUR_S,
+            kwh=use.energy_j / 3.6e6,
             activity_percent=active if read else None,
-            spread=seen.spread,
-            memory_mib=seen.memory_mib,
-            fills=active >= FILLS_PERCENT if read and SM in seen.busy else None,
-            is_server=seen.is_server,
+            spread=use.spread,
+            memory_mib=use.memory_mib,
+            fills=active >= FILLS_PERCENT if read and SM in use.busy else None,
+            is_server=use.is_server,
             several_gpus=several,
             shared_hours=self.walk.shared.get(job, 0.0),
             tail=tail,
@@ -662,70 +668,71 @@ class _AuditTotals:
 
     def _tails(self) -> dict[Workload, Interval]:
         """Of what looks like a server, how much longer its p99 could be at worst."""
-        found: dict[Workload, Interval] = {}
+        tails: dict[Workload, Interval] = {}
         for team in self.walk.teams:
-            one = self._set(team.key)
-            for job, longer in zip(team.jobs, one.longer, strict=True):
-                if self.walk.survey.seen[job].is_server:
-                    tail = P99_ERRORS[one.of_class].times(longer)
-                    if job not in found or tail.high > found[job].high:
-                        found[job] = tail
-        return found
+            packed = self._set(team.key)
+            for job, longer in zip(team.jobs, packed.longer, strict=True):
+                if self.walk.survey.workloads[job].is_server:
+                    tail = P99_ERRORS[packed.of_class].times(longer)
+                    if job not in tails or tail.high > tails[job].high:
+                        tails[job] = tail
+        return tails
 
     def first_pairs(self, worlds: Iterable[_Packers]) -> tuple[HostSet, ...]:
         """Pairs to begin with: sure to save, no server, short runs, since a fault ends both."""
-        seen, together = self.walk.survey.seen, defaultdict[Team, float](float)
+        workloads, together = self.walk.survey.workloads, defaultdict[Team, float](float)
         for (jobs, key), hours in self.walk.teams.items():
             # Of larger sets, each two.
             for (a, of_a), (b, of_b) in combinations(zip(jobs, key.members, strict=True), 2):
-                if not (seen[a].is_server or seen[b].is_server):
+                if not (workloads[a].is_server or workloads[b].is_server):
                     together[Team((a, b), key._replace(members=(of_a, of_b)))] += hours
         saved = _saved_w({team.key for team in together}, worlds)
 
-        def worth(team: Team) -> float:
-            longest_s = max(seen[job].busy_s / len(seen[job].pods) for job in team.jobs)
+        def longest_h(team: Team) -> float:
+            longest_s = max(workloads[job].busy_s / len(workloads[job].pods) for job in team.jobs)
             return saved[team.key].low * together[team] / (1 + longest_s / HOUR_S)
 
-        best = sorted((team for team in together if saved[team.key].low > 0), key=worth)
+        best = sorted((team for team in together if saved[team.key].low > 0), key=longest_h)
         return tuple(
-            _host_set(team.jobs, self._set(team.key), saved[team.key], asked_so(team.jobs))
+            _host_set(team.jobs, self._set(team.key), saved[team.key], pairing_labels(team.jobs))
             for team in best[: -MOST_PAIRS - 1 : -1]
         )
 
 
 def _host_set(
-    jobs: Sequence[Workload], one: PackedSet, saved: Interval, command: str = ""
+    jobs: Sequence[Workload], packed: PackedSet, saved: Interval, command: str = ""
 ) -> HostSet:
     """Jobs as one set, with what it saves, and the command for it: else that of a launch here."""
-    split = "/".join(f"{share:g}" for share in one.shares)
-    names = [job.known_as.partition(" (")[0] for job in jobs]
+    split = "/".join(f"{share:g}" for share in packed.shares)
+    names = [job.profile_name.partition(" (")[0] for job in jobs]
     # Labels are chosen by whoever may start a pod.
     launch = ["advisor", "launch", *names, "--split"]
     return HostSet(
         jobs=tuple(job.name for job in jobs),
-        speeds=one.speeds,
-        limits_percent=one.shares,
-        power_w=one.power_w,
+        speeds=packed.speeds,
+        limits_percent=packed.shares,
+        power_w=packed.power_w,
         saved_w=saved,
-        command=command or shlex.join([*launch, split if min(one.shares) < WHOLE else "uncapped"]),
+        command=command
+        or shlex.join([*launch, split if min(packed.shares) < WHOLE else "uncapped"]),
     )
 
 
-def asked_so(jobs: Sequence[Workload]) -> str:
+def pairing_labels(jobs: Sequence[Workload]) -> str:
     """How two jobs of a cluster ask for each other when they are started again.
 
     Batch jobs by what prints how they were submitted, the tasks of an array as one line, with a
     name after what they run; pods by their annotations; of jobs without a name what names them.
     """
-    a, b = (job.known_as for job in jobs)
+    a, b = (job.profile_name for job in jobs)
     if a.isdecimal() and b.isdecimal():
         lines = f"sacct -XnPj {a},{b} -o submitline | sort -u"
         return f"{lines} | sed 's/ / --comment=advisor:job=auto /'"
     if not (NAME.fullmatch(a) and NAME.fullmatch(b)):
         return "advisor watch"
     return "; ".join(
-        f"pods of {one}: advisor.dev/job: {one}, advisor.dev/with: {other}"
-        for one, other in dict.fromkeys(((a, b), (b, a)))
+        f"pods of {name}: advisor.dev/job: {name}, advisor.dev/with: {other}"
+        for name, other in dict.fromkeys(((a, b), (b, a)))
     )
 
 
@@ -739,7 +746,7 @@ _LEFT_ALONE: Mapping[str, str] = {
 }
 
 
-def _not_seen(totals: _AuditTotals) -> Iterator[str]:
+def _not_shown(totals: _AuditTotals) -> Iterator[str]:
     """What the series do not show."""
     if not totals.reads_power:
         yield (
@@ -810,7 +817,7 @@ class Audit:
     shared: _Shared
     sets: tuple[SharingSet, ...]
     changes: tuple[SharingSet, ...]
-    jobs: tuple[SeenJob, ...]
+    jobs: tuple[AuditedJob, ...]
     left_out: int
     first_pairs: tuple[HostSet, ...]
     kept: int
@@ -850,7 +857,9 @@ class Pages:
         """Impossible readings, and one of them."""
         last = len(self.pages) - 1
         each = [
-            one.left_out for n in range(self.groups) for one in _kept(self.path(n, last)).values()
+            watched.left_out
+            for n in range(self.groups)
+            for watched in _kept(self.path(n, last)).values()
         ]
         return sum(count for count, _ in each), max(each, default=(0, ""))[1]
 
@@ -878,21 +887,21 @@ class Pages:
         """
         count = max(1, math.ceil((source.end_s - source.begin_s) / source.page_s - 1e-9))
         edges = [min(source.end_s, source.begin_s + n * source.page_s) for n in range(count + 1)]
-        found = cls(folder=folder, groups=len(source.groups), pages=tuple(pairwise(edges)))
-        total = found.groups * len(found.pages)
-        for group in range(found.groups):
+        pages = cls(folder=folder, groups=len(source.groups), pages=tuple(pairwise(edges)))
+        total = pages.groups * len(pages.pages)
+        for group in range(pages.groups):
             kept = dict[str, Watched]()
-            for page, (begin_s, end_s) in enumerate(found.pages):
-                path = found.path(group, page)
+            for page, (begin_s, end_s) in enumerate(pages.pages):
+                path = pages.path(group, page)
                 if path.exists():
-                    if page + 1 < len(found.pages) and not found.path(group, page + 1).exists():
+                    if page + 1 < len(pages.pages) and not pages.path(group, page + 1).exists():
                         kept = _kept(path)
                 else:
                     series = _keeping(source.read(group, begin_s, end_s), keep)
                     steps = max(1, round((end_s - begin_s) / source.step_s))
                     _write(path, _page(series, source, within, begin_s, steps, kept), kept)
-                on_page(group * len(found.pages) + page + 1, total)
-        return found
+                on_page(group * len(pages.pages) + page + 1, total)
+        return pages
 
 
 def _page(
@@ -911,23 +920,23 @@ def _page(
 
 
 def _keeping(series: Iterator[Series], file: IO[bytes] | None) -> Iterator[Series]:
-    for one in series:
+    for row in series:
         if file:
-            write_lines(file, [one])
-        yield one
+            write_lines(file, [row])
+        yield row
 
 
-def _write(path: Path, found: Iterator[Segment], kept: Mapping[str, Watched]) -> None:
+def _write(path: Path, segments: Iterator[Segment], kept: Mapping[str, Watched]) -> None:
     lines = [
         json.dumps(
-            one._replace(
-                means={name: float(f"{value:.6g}") for name, value in one.means.items()},
-                spread=round(one.spread, 4),
+            segment._replace(
+                means={name: float(f"{value:.6g}") for name, value in segment.means.items()},
+                spread=round(segment.spread, 4),
             )
         )
-        for one in found
+        for segment in segments
     ]
-    lines.append(json.dumps({gpu: asdict(one) for gpu, one in kept.items()}))
+    lines.append(json.dumps({gpu: asdict(watched) for gpu, watched in kept.items()}))
     replace_file(path, "\n".join([*lines, ""]).encode(), durable=False)
 
 
@@ -944,15 +953,17 @@ class Wanted:
 
     Attributes:
         within: Label of who may share with whom, or `all`.
-        known: Profiles that the store has, by GPU model and job.
+        profiles: Profiles that the store has, by GPU model and job.
     """
 
-    head: OneWindowHead
+    head: SingleWindowHead
     within: str = "namespace"
     objective: Aim = "energy-efficiency"
     limits: Request = field(default_factory=Request)
     prices: Prices = NO_PRICES
-    known: Mapping[tuple[str, str], Profile] = field(default_factory=dict[tuple[str, str], Profile])
+    profiles: Mapping[tuple[str, str], Profile] = field(
+        default_factory=dict[tuple[str, str], Profile]
+    )
 
 
 TellProgress = Callable[[str, int, int], None]
@@ -983,7 +994,7 @@ def audit(
     """
     label = "namespace" if wanted.within == ALL else wanted.within
     pages = Pages.read(source, label, folder, lambda n, of: on_progress("reading", n, of), keep)
-    survey, hours = Survey(known=wanted.known), _Hours()
+    survey, hours = Survey(stored_profiles=wanted.profiles), _Hours()
     for page in range(len(pages.pages)):
         segments = [*pages.segments(page)]
         survey.add_page(segments)
@@ -1001,7 +1012,7 @@ def audit(
     slot_s = min(SLOT_S, max(source.step_s, span_s / 96))
     # Twelve slots are packed in each world.
     every = max(1, round(span_s / slot_s / 12))
-    read = (one for page in range(len(pages.pages)) for one in pages.segments(page))
+    read = (segment for page in range(len(pages.pages)) for segment in pages.segments(page))
     walk = _walk_of(read, survey, wanted, slot_s, every)
     # Through all pages once more, slot by slot.
     for page, (begin_s, end_s) in enumerate(pages.pages):
@@ -1029,8 +1040,8 @@ def _answer(
     worlds: Sequence[_Packers],
     kept: int,
 ) -> Audit:
-    strays, (impossible, example) = source.asked.strays, pages.left_out()
-    cardless = len(source.asked.cardless)
+    strays, (impossible, example) = source.counts.strays, pages.left_out()
+    cardless = len(source.counts.cardless)
     left_out = {
         f"{cardless:,} MIG instances name no GPU: their hours are in no figure": cardless,
         f"{strays:,} samples are left out: their times are over a year off the others": strays,
@@ -1051,9 +1062,9 @@ def _answer(
             within=wanted.within,
             objective=wanted.objective,
             min_speed=wanted.limits.policy.min_speed,
-            requests=source.asked.requests,
-            received_bytes=source.asked.received_bytes,
-            waits=source.asked.waits,
+            requests=source.counts.requests,
+            received_bytes=source.counts.received_bytes,
+            waits=source.counts.waits,
             impossible=impossible,
         ),
         now=held,
@@ -1061,10 +1072,10 @@ def _answer(
         sets=tuple(sets),
         changes=tuple(changes),
         jobs=jobs,
-        left_out=len(totals.walk.survey.seen) - len(jobs),
+        left_out=len(totals.walk.survey.workloads) - len(jobs),
         first_pairs=totals.first_pairs(worlds),
         kept=kept,
-        not_seen=(*(text for text, count in left_out.items() if count), *_not_seen(totals)),
+        not_seen=(*(text for text, count in left_out.items() if count), *_not_shown(totals)),
         to_prove=(
             "nothing here has run together: speeds, watts and tails of sets are for a launch to "
             "prove (advisor launch says which jobs do not do what was expected)",
@@ -1087,13 +1098,13 @@ def _walk_of(
     Raises:
         InputError: limits or prices that cannot be meant.
     """
-    found: set[SeenKind] = set()
-    for one in read:
-        if kind := survey.kind_of(one):
-            found.add(kind)
-            survey.count(one, kind)
+    kinds_read: set[WorkloadKind] = set()
+    for segment in read:
+        if kind := survey.kind_of(segment):
+            kinds_read.add(kind)
+            survey.count(segment, kind)
     # Of each GPU model, in a fixed order.
-    kinds = {model: [*of] for model, of in groupby(sorted(found), lambda kind: kind.model)}
+    kinds = {model: [*of] for model, of in groupby(sorted(kinds_read), lambda kind: kind.model)}
     numbers = {kind: n for of_model in kinds.values() for n, kind in enumerate(of_model)}
     profiles = {model: survey.profiles(of, wanted.head) for model, of in kinds.items()}
     packers = _packers(kinds, profiles, survey, wanted)
@@ -1110,7 +1121,7 @@ def _worlds_of(walk: Walk, wanted: Wanted) -> Iterator[dict[str, Packer]]:
 
 
 def _packers(
-    kinds: Mapping[str, Sequence[SeenKind]],
+    kinds: Mapping[str, Sequence[WorkloadKind]],
     profiles: Mapping[str, Sequence[Profile]],
     survey: Survey,
     wanted: Wanted,
@@ -1120,7 +1131,7 @@ def _packers(
 
 def _packer(
     model: str,
-    kinds: Sequence[SeenKind],
+    kinds: Sequence[WorkloadKind],
     survey: Survey,
     wanted: Wanted,
     profiles: Sequence[Profile],
@@ -1174,7 +1185,7 @@ class HostJob:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HostSeen:
+class HostState:
     """All GPUs of this host; `basis` says how half a card and sets are known.
 
     Attributes:
@@ -1195,7 +1206,7 @@ class _Card:
 
     looks: "deque[Mapping[str, float]]"
     pids: tuple[int, ...] = ()
-    alone: SeenAlone | None = None
+    alone: SoloWatch | None = None
 
     def add(self, pids: tuple[int, ...], read: Mapping[str, float]) -> Mapping[str, float]:
         """One more look; the means of the minute, of memory the most."""
@@ -1204,13 +1215,13 @@ class _Card:
             self.looks.clear()
             self.leave()
         self.looks.append(read)
-        values = {name: [one[name] for one in self.looks if name in one] for name in read}
+        values = {name: [look[name] for look in self.looks if name in look] for name in read}
         return {n: max(of) if n == USED else sum(of) / len(of) for n, of in values.items()}
 
     def leave(self) -> None:
         """Let go of what the process is counted by."""
-        if self.alone and self.alone.told:
-            self.alone.told.close()
+        if self.alone and self.alone.source:
+            self.alone.source.close()
         self.alone = None
 
 
@@ -1230,23 +1241,23 @@ class HostWatch:
         self._looks = max(1, round(WINDOW_S / every_s))
         self._cards: dict[str, _Card] = {}
 
-    def look(self) -> HostSeen:
+    def look(self) -> HostState:
         """What is there now, a while after the last look.
 
         Raises:
             SourceError: a GPU does not answer any more.
         """
         there: list[tuple[GpuLook, Segment]] = []
-        for seen in self._host.look():
+        for look in self._host.look():
             # Those that compute and were not started by another one of them.
-            below = {child for pid in seen.pids for child in descendants(pid)}
-            pids = tuple(pid for pid in seen.pids if pid not in below)
-            card = self._cards.setdefault(seen.gpu.uuid, _Card(deque(maxlen=self._looks)))
+            below = {child for pid in look.pids for child in descendants(pid)}
+            pids = tuple(pid for pid in look.pids if pid not in below)
+            card = self._cards.setdefault(look.gpu.uuid, _Card(deque(maxlen=self._looks)))
             self._jobs.update({n: self._job_of(n) for n in pids if n not in self._jobs})
-            means, name = card.add(pids, seen.means), self._name(pids)
-            there.append((seen, _segment_of_gpu(seen.gpu, means, pids, name)))
+            means, name = card.add(pids, look.means), self._name(pids)
+            there.append((look, _segment_of_gpu(look.gpu, means, pids, name)))
         self._follow(there)
-        segments = [one for _, one in there]
+        segments = [segment for _, segment in there]
         survey = Survey()
         survey.add_page(segments)
         walk = _walk_of(segments, survey, self._wanted, WINDOW_S)
@@ -1257,51 +1268,51 @@ class HostWatch:
             _host_set(jobs, walk.packers[key.model].set_of(key.members, key.level), saving[key])
             for jobs, key in walk.teams
         ]
-        return HostSeen(
+        return HostState(
             at=now(),
-            basis=_least_sure(_basis_of(one.model, known=False) for one in segments),
-            jobs=tuple(self._job(seen, one, survey) for seen, one in there if one.state != "free"),
-            free_gpus=tuple(seen.gpu.index for seen, one in there if one.state == "free"),
-            together=tuple(sorted(together, key=lambda one: -one.saved_w.value)),
-            impossible=sum(seen.impossible for seen, _ in there),
+            basis=_least_sure(_basis_of(s.model, is_profiled=False) for s in segments),
+            jobs=tuple(self._job(look, s, survey) for look, s in there if s.state != "free"),
+            free_gpus=tuple(look.gpu.index for look, s in there if s.state == "free"),
+            together=tuple(sorted(together, key=lambda s: -s.saved_w.value)),
+            impossible=sum(look.impossible for look, _ in there),
         )
 
     def _job_of(self, pid: int) -> Job:
         words = words_of(pid) or (name_of(pid) or "process",)
-        return seen_job(words, workdir_of(pid) or Path("/"), ProgressSettings(), self._jobs_dir)
+        return watched_job(words, workdir_of(pid) or Path("/"), ProgressSettings(), self._jobs_dir)
 
     def _name(self, pids: Sequence[int]) -> str:
         return " + ".join(f"{self._jobs[pid].name} ({pid})" for pid in pids)
 
     def _follow(self, there: Sequence[tuple[GpuLook, Segment]]) -> None:
         """Take note of who has a GPU to itself, and forget processes that have ended."""
-        at_s, cards = time.monotonic(), [self._cards[seen.gpu.uuid] for seen, _ in there]
+        at_s, cards = time.monotonic(), [self._cards[look.gpu.uuid] for look, _ in there]
         held = [pid for card in cards for pid in card.pids]
         self._jobs = {pid: job for pid, job in self._jobs.items() if pid in held}
-        for (seen, _), card in zip(there, cards, strict=True):
+        for (gpu_look, _), card in zip(there, cards, strict=True):
             if len(card.pids) != 1 or held.count(card.pids[0]) > 1:
                 card.leave()
                 continue
             (pid,), alone = card.pids, card.alone
             # A job that has just begun may not have told anything yet.
-            if alone is None or (alone.told is None and len(card.looks) < self._looks):
+            if alone is None or (alone.source is None and len(card.looks) < self._looks):
                 job = self._jobs[pid]
-                told = ToldProgress.find(family(pid), job.command, ProgressSettings())
-                if alone is None or told:
-                    alone = card.alone = SeenAlone(pid, job, told, self._keep)
-            count = alone.told.count_now()[0] if alone.told else None
+                source = ProgressSource.find(family(pid), job.command, ProgressSettings())
+                if alone is None or source:
+                    alone = card.alone = SoloWatch(pid, job, source, self._keep)
+            count = alone.source.count_now()[0] if alone.source else None
             free = [
                 look.means.get(POWER)
-                for look, one in there
-                if one.state == "free" and look.gpu.model == seen.gpu.model
+                for look, segment in there
+                if segment.state == "free" and look.gpu.model == gpu_look.gpu.model
             ]
-            alone.add(at_s, seen, count, min((w for w in free if w is not None), default=None))
+            alone.add(at_s, gpu_look, count, min((w for w in free if w is not None), default=None))
 
-    def _job(self, seen: GpuLook, one: Segment, survey: Survey) -> HostJob:
-        gpu, read, card = seen.gpu, seen.means, self._cards[seen.gpu.uuid]
-        pids, active, alone = card.pids, one.means.get(SM), card.alone
+    def _job(self, look: GpuLook, segment: Segment, survey: Survey) -> HostJob:
+        gpu, read, card = look.gpu, look.means, self._cards[look.gpu.uuid]
+        pids, active, alone = card.pids, segment.means.get(SM), card.alone
         return HostJob(
-            job=one.owner.name if one.owner else self._name(pids),
+            job=segment.owner.name if segment.owner else self._name(pids),
             gpu=gpu.index,
             gpu_model=gpu.model,
             pids=pids,
@@ -1309,19 +1320,21 @@ class HostWatch:
             power_w=read.get(POWER),
             sm_active_percent=read.get(SM),
             memory_mib=read.get(USED),
-            half_speed=self._half_speed(one, survey),
-            fills=None if active is None or not one.owner else active >= FILLS_PERCENT,
+            half_speed=self._half_speed(segment, survey),
+            fills=None if active is None or not segment.owner else active >= FILLS_PERCENT,
             rate=alone and alone.rate,
-            rate_unit=alone.told.progress.unit if alone and alone.told else None,
+            rate_unit=alone.source.progress.unit if alone and alone.source else None,
             alone_s=round(alone.alone_s, 3) if alone else 0.0,
         )
 
-    def _half_speed(self, one: Segment, survey: Survey) -> Interval | None:
-        kind = survey.kind_of(one)
+    def _half_speed(self, segment: Segment, survey: Survey) -> Interval | None:
+        kind = survey.kind_of(segment)
         if kind is None:
             return None
         guess = survey.guesses([kind], self._wanted.head)
-        rates = [(one.shares, one.values["rate"]) for n in range(_WORLDS) for one in guess(n)]
+        rates = [
+            (profile.shares, profile.values["rate"]) for n in range(_WORLDS) for profile in guess(n)
+        ]
         return interval(np.array([[np.interp(WHOLE / 2, at, of) / of[-1]] for at, of in rates]))
 
     def close(self) -> None:
@@ -1346,15 +1359,15 @@ def _segment_of_gpu(
         phase=0,
         begin_s=0.0,
         end_s=WINDOW_S,
-        seen_s=WINDOW_S,
+        read_s=WINDOW_S,
         means=means,
         spread=0.0,
     )
 
 
 def _users(pids: Sequence[int]) -> str | None:
-    found = {_user(uid) for pid in pids if (uid := owner_of(pid)) is not None}
-    return ", ".join(sorted(found)) or None
+    users = {_user(uid) for pid in pids if (uid := owner_of(pid)) is not None}
+    return ", ".join(sorted(users)) or None
 
 
 def _user(uid: int) -> str:

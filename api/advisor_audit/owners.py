@@ -70,8 +70,8 @@ FAMILIES = (
 def families_of(job_label: str | None) -> Sequence[Family]:
     """All of them, that of a label which somebody names before the others."""
     made = Family(job_label or "", "job", _TARGET.group)
-    chosen = next((one for one in FAMILIES if one.job == job_label), made)
-    return (chosen, *(one for one in FAMILIES if one != chosen)) if job_label else FAMILIES
+    chosen = next((f for f in FAMILIES if f.job == job_label), made)
+    return (chosen, *(f for f in FAMILIES if f != chosen)) if job_label else FAMILIES
 
 
 def workload_name(pod: str) -> str:
@@ -81,8 +81,8 @@ def workload_name(pod: str) -> str:
 
 def carriers_of(labels: Mapping[str, str], families: Sequence[Family]) -> Iterator[str]:
     """Workloads of pods in a row that a finer label names: of an exporter, or a worker."""
-    there = [one for one in families if labels.get(one.job)]
-    yield from (workload_name(labels[one.job]) for one in there[1:] if one.part)
+    there = [f for f in families if labels.get(f.job)]
+    yield from (workload_name(labels[f.job]) for f in there[1:] if f.part)
 
 
 def owner_of(
@@ -99,15 +99,15 @@ def owner_of(
         carriers: Workloads whose pods are of exporters or workers.
         families: Labels that may name the job, the first that does counts.
     """
-    own = _is_of_exporter(labels)
-    carried = {*carriers, workload_name(labels.get(_TARGET.job, ""))} if own else carriers
+    of_exporter = _is_of_exporter(labels)
+    carried = {*carriers, workload_name(labels.get(_TARGET.job, ""))} if of_exporter else carriers
     for family in families:
         name = labels.get(family.job)
         if not name or (family.part and workload_name(name) in carried):
             continue
         label = family.group if within == _NAMESPACE else within
         # The namespace of an exporter is not that of the job.
-        plain = labels.get(label, "") if not own or label != _TARGET.group else ""
+        plain = labels.get(label, "") if not of_exporter or label != _TARGET.group else ""
         return Owner(
             labels.get(f"exported_{label}") or plain,
             f"job {name}" if family.taken_for == "batch job" else name,

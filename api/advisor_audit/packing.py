@@ -51,7 +51,7 @@ from advisor_audit.sources import (
     TOTAL,
     USED,
 )
-from advisor_models.one_window import OneWindowHead
+from advisor_models.one_window import SingleWindowHead
 
 
 class Workload(NamedTuple):
@@ -61,7 +61,7 @@ class Workload(NamedTuple):
     name: str
 
     @property
-    def known_as(self) -> str:
+    def profile_name(self) -> str:
         """Name of its profile, as given to `advisor profile --name`."""
         return self.name.removeprefix("job ")
 
@@ -72,7 +72,7 @@ class Workload(NamedTuple):
 
 
 @dataclass(slots=True)
-class SeenWorkload:
+class WorkloadUse:
     """What was seen of a workload.
 
     Attributes:
@@ -108,35 +108,35 @@ class SeenWorkload:
         """
         return self.spread >= 0.3 and self.activity[0] >= 1800.0
 
-    def add(self, one: Segment) -> None:
+    def add(self, segment: Segment) -> None:
         """One more segment of it."""
-        span_s = one.end_s - one.begin_s
-        self.model, self.gpu = one.model, one.gpu
-        self.pods.add(hash(one.owner))
-        self.memory_mib = max(self.memory_mib, one.means.get(USED, 0.0))
-        self.energy_j += span_s * one.means.get(POWER, 0.0)
-        active = _activity_of(one)
-        if one.state == "paused":
+        span_s = segment.end_s - segment.begin_s
+        self.model, self.gpu = segment.model, segment.gpu
+        self.pods.add(hash(segment.owner))
+        self.memory_mib = max(self.memory_mib, segment.means.get(USED, 0.0))
+        self.energy_j += span_s * segment.means.get(POWER, 0.0)
+        active = _activity_of(segment)
+        if segment.state == "paused":
             self.paused_s += span_s
         else:
             self.busy_s += span_s
-            for channel, value in one.means.items():
+            for channel, value in segment.means.items():
                 total, seconds = self.busy.get(channel, (0.0, 0.0))
-                self.busy[channel] = total + value * one.seen_s, seconds + one.seen_s
+                self.busy[channel] = total + value * segment.read_s, seconds + segment.read_s
             if active is not None:
-                inside = (one.spread * active) ** 2
-                self.activity = joined(self.activity, active, one.seen_s, inside)
+                inside = (segment.spread * active) ** 2
+                self.activity = joined(self.activity, active, segment.read_s, inside)
 
 
-def _activity_of(one: Segment) -> float | None:
+def _activity_of(segment: Segment) -> float | None:
     """Percent; None: it was not read."""
-    return next((one.means[name] for name in ACTIVITY if name in one.means), None)
+    return next((segment.means[name] for name in ACTIVITY if name in segment.means), None)
 
 
 _SM_EDGES = (1.0, 3.0, 6.0, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0, 60.0, 75.0, 90.0)
 
 
-class SeenKind(NamedTuple):
+class WorkloadKind(NamedTuple):
     """A cell of windows, or a job that the store knows.
 
     Attributes:
@@ -144,7 +144,7 @@ class SeenKind(NamedTuple):
     """
 
     model: str
-    known: str
+    profile_name: str
     is_server: bool
     cell: tuple[int, ...]
 
@@ -154,15 +154,17 @@ class Survey:
     """All that is known of jobs and GPUs before they are placed; bounded by how many there are.
 
     Attributes:
-        known: Profiles that the store has, by GPU model and job.
+        stored_profiles: Profiles that the store has, by GPU model and job.
         several: Owners that held several GPUs at once: they are left as they are.
         idle_w: Watts and seconds of free GPUs, by model.
         totals_mib: Memory of a card, by model, as it was read.
         limits_w: Power limit, by model; of one that is missing it was not read.
     """
 
-    known: Mapping[tuple[str, str], Profile] = field(default_factory=dict[tuple[str, str], Profile])
-    seen: dict[Workload, SeenWorkload] = field(default_factory=lambda: defaultdict(SeenWorkload))
+    stored_profiles: Mapping[tuple[str, str], Profile] = field(
+        default_factory=dict[tuple[str, str], Profile]
+    )
+    workloads: dict[Workload, WorkloadUse] = field(default_factory=lambda: defaultdict(WorkloadUse))
     several: set[Owner] = field(default_factory=set[Owner])
     idle_w: dict[str, list[float]] = field(default_factory=dict[str, list[float]])
     totals_mib: dict[str, float] = field(default_factory=dict[str, float])
@@ -170,35 +172,35 @@ class Survey:
     most_w: dict[str, float] = field(default_factory=dict[str, float])
     clocks_mhz: dict[str, float] = field(default_factory=dict[str, float])
     groups: set[str] = field(default_factory=set[str])
-    _cells: dict[SeenKind, dict[str, list[float]]] = field(
-        default_factory=dict[SeenKind, dict[str, list[float]]]
+    _cells: dict[WorkloadKind, dict[str, list[float]]] = field(
+        default_factory=dict[WorkloadKind, dict[str, list[float]]]
     )
 
     def add_page(self, segments: Collection[Segment]) -> None:
         """One page of the whole cluster."""
         self.several |= _held_several(segments)
-        for one in segments:
-            self._of_card(one)
-            if one.owner and one.state in ("busy", "paused"):
-                self.seen[Workload.of(one.owner)].add(one)
-                self.groups.add(one.owner.group)
+        for segment in segments:
+            self._of_card(segment)
+            if segment.owner and segment.state in ("busy", "paused"):
+                self.workloads[Workload.of(segment.owner)].add(segment)
+                self.groups.add(segment.owner.group)
 
-    def _of_card(self, one: Segment) -> None:
-        means, model = one.means, one.model
+    def _of_card(self, segment: Segment) -> None:
+        means, model = segment.means, segment.model
         whole_mib = means[USED] + means[FREE] if {USED, FREE} <= means.keys() else None
         for highest, value in (
             (self.most_w, means.get(POWER)),
             (self.limits_w, means.get(LIMIT)),
             # Of a window of few readings it would say that all others are held back.
-            (self.clocks_mhz, means.get(CLOCK) if one.seen_s >= 600.0 else None),
+            (self.clocks_mhz, means.get(CLOCK) if segment.read_s >= 600.0 else None),
             (self.totals_mib, means.get(TOTAL, whole_mib)),
         ):
             if value is not None:
                 highest[model] = max(highest.get(model, 0.0), value)
-        if POWER in means and one.state == "free":
+        if POWER in means and segment.state == "free":
             idle = self.idle_w.setdefault(model, [0.0, 0.0])
-            idle[0] += means[POWER] * one.seen_s
-            idle[1] += one.seen_s
+            idle[0] += means[POWER] * segment.read_s
+            idle[1] += segment.read_s
 
     def idle_power_w(self, model: str) -> float:
         """Of a free card."""
@@ -209,27 +211,30 @@ class Survey:
         """Of a card; None: unknown."""
         return MEMORY_MIB.get(model) or self.totals_mib.get(model) or None
 
-    def kind_of(self, one: Segment) -> SeenKind | None:
+    def kind_of(self, segment: Segment) -> WorkloadKind | None:
         """The kind of a segment; None: too little was read, or its owner held several GPUs."""
-        if one.owner is None or one.owner in self.several:
+        if segment.owner is None or segment.owner in self.several:
             return None
-        if POWER not in one.means or _activity_of(one) is None:
+        if POWER not in segment.means or _activity_of(segment) is None:
             return None
-        memory_mib = self.memory_mib(one.model)
-        if memory_mib is None or USED not in one.means:
+        memory_mib = self.memory_mib(segment.model)
+        if memory_mib is None or USED not in segment.means:
             return None
-        workload = Workload.of(one.owner)
-        if one.state == "busy" and (one.model, workload.known_as) in self.known:
-            return SeenKind(one.model, workload.known_as, False, ())
-        is_server = one.state == "busy" and self.seen[workload].is_server
-        return SeenKind(one.model, "", is_server, self._cell(one, memory_mib))
+        workload = Workload.of(segment.owner)
+        if (
+            segment.state == "busy"
+            and (segment.model, workload.profile_name) in self.stored_profiles
+        ):
+            return WorkloadKind(segment.model, workload.profile_name, False, ())
+        is_server = segment.state == "busy" and self.workloads[workload].is_server
+        return WorkloadKind(segment.model, "", is_server, self._cell(segment, memory_mib))
 
-    def _cell(self, one: Segment, memory_mib: float) -> tuple[int, ...]:
-        means, model = one.means, one.model
+    def _cell(self, segment: Segment, memory_mib: float) -> tuple[int, ...]:
+        means, model = segment.means, segment.model
         idle_w = self.idle_power_w(model)
         power = (means[POWER] - idle_w) / max(self.most_w[model] - idle_w, 1.0)
         # What is known of one cell is averaged, so SM activity and how busy a GPU is stand apart.
-        edge = int(np.searchsorted(_SM_EDGES, _activity_of(one) or 0.0))
+        edge = int(np.searchsorted(_SM_EDGES, _activity_of(segment) or 0.0))
         return (
             edge if SM in means else edge + len(_SM_EDGES) + 1,
             int(max(0.0, power) * 12),
@@ -244,28 +249,28 @@ class Survey:
         A batch job's number names no job, and of one with a profile that is known.
         """
         several = set(map(Workload.of, self.several))
-        for workload, seen in self.seen.items():
-            name, model = workload.known_as, seen.model
-            means = {channel: total / s for channel, (total, s) in seen.busy.items() if s}
+        for workload, use in self.workloads.items():
+            name, model = workload.profile_name, use.model
+            means = {channel: total / s for channel, (total, s) in use.busy.items() if s}
             is_named = NAME.fullmatch(name) and not name.isdecimal() and workload not in several
-            if not is_named or (model, name) in self.known or POWER not in means:
+            if not is_named or (model, name) in self.stored_profiles or POWER not in means:
                 continue
             read: dict[str, Any] = {n: means[n] for n in (POWER, *READ) if n in means}
-            if seen.busy_s >= KEPT_S:
-                yield SoloPoint.seen(
+            if use.busy_s >= KEPT_S:
+                yield SoloPoint.watched(
                     # What looks like a server keeps its load.
-                    Job(name=name, command=(), offered_rate=1.0 if seen.is_server else None),
+                    Job(name=name, command=(), offered_rate=1.0 if use.is_server else None),
                     Gpu(
-                        uuid=seen.gpu,
+                        uuid=use.gpu,
                         model=model,
                         units_total=CARD_UNITS.get(model),
                         power_limit_w=self.limits_w.get(model),
                     ),
                     rate=1.0,
                     rate_unit=UNCOUNTED_UNIT,
-                    memory_used_mib=seen.memory_mib or None,
+                    memory_used_mib=use.memory_mib or None,
                     idle_power_w=self.idle_power_w(model) if model in self.idle_w else None,
-                    window_s=seen.busy_s,
+                    window_s=use.busy_s,
                     started_at=begin,
                     run="audit",
                     source="audit",
@@ -273,39 +278,39 @@ class Survey:
                     **read,
                 )
 
-    def count(self, one: Segment, kind: SeenKind) -> None:
+    def count(self, segment: Segment, kind: WorkloadKind) -> None:
         """One more window of a kind."""
-        if kind.known:
+        if kind.profile_name:
             return
         sums = self._cells.setdefault(kind._replace(is_server=False), {})
-        for channel, value in one.means.items():
+        for channel, value in segment.means.items():
             kept = sums.setdefault(channel, [0.0, 0.0, 0.0])
-            kept[0] += value * one.seen_s
-            kept[1] += one.seen_s
+            kept[0] += value * segment.read_s
+            kept[1] += segment.read_s
             kept[2] = max(kept[2], value)
 
-    def profiles(self, kinds: Iterable[SeenKind], head: OneWindowHead) -> list[Profile]:
+    def profiles(self, kinds: Iterable[WorkloadKind], head: SingleWindowHead) -> list[Profile]:
         """Of each kind: as it was measured, else as it is estimated from its mean window."""
         return [
-            self.known[kind.model, kind.known]
-            if kind.known
-            else _as_seen(kind, head.likeliest(self.window(kind)))
+            self.stored_profiles[kind.model, kind.profile_name]
+            if kind.profile_name
+            else _with_demand(kind, head.likeliest(self.window(kind)))
             for kind in kinds
         ]
 
     def guesses(
-        self, kinds: Iterable[SeenKind], head: OneWindowHead
+        self, kinds: Iterable[WorkloadKind], head: SingleWindowHead
     ) -> Callable[[int], list[Profile]]:
         """The same in each world, where what is measured is as it is."""
-        found = [(kind, self._guess(kind, head)) for kind in kinds]
-        return lambda world: [_as_seen(kind, guess(world)) for kind, guess in found]
+        head_guesses = [(kind, self._guess(kind, head)) for kind in kinds]
+        return lambda world: [_with_demand(kind, guess(world)) for kind, guess in head_guesses]
 
-    def _guess(self, kind: SeenKind, head: OneWindowHead) -> Callable[[int], Profile]:
-        if kind.known:
-            return lambda _: self.known[kind.model, kind.known]
+    def _guess(self, kind: WorkloadKind, head: SingleWindowHead) -> Callable[[int], Profile]:
+        if kind.profile_name:
+            return lambda _: self.stored_profiles[kind.model, kind.profile_name]
         return head.guesses(self.window(kind), is_server=kind.is_server)
 
-    def window(self, kind: SeenKind) -> SoloWindow:
+    def window(self, kind: WorkloadKind) -> SoloWindow:
         """The mean window of a kind."""
         sums = self._cells[kind._replace(is_server=False)]
         means = {channel: total / seconds for channel, (total, seconds, _) in sums.items()}
@@ -325,9 +330,9 @@ class Survey:
         )
 
 
-def _as_seen(kind: SeenKind, profile: Profile) -> Profile:
+def _with_demand(kind: WorkloadKind, profile: Profile) -> Profile:
     """With the demand of what looks like a server."""
-    if kind.known or not kind.is_server:
+    if kind.profile_name or not kind.is_server:
         return profile
     rate = float(profile.values["rate"][-1])
     return replace(profile, serving=Serving(offered_rate=rate, rate_noise=None, latency_p99_ms=()))
@@ -335,22 +340,22 @@ def _as_seen(kind: SeenKind, profile: Profile) -> Profile:
 
 def _held_several(segments: Iterable[Segment]) -> set[Owner]:
     """Owners that held two GPUs at the same time."""
-    found = set[Owner]()
+    owners = set[Owner]()
     until: dict[Owner, dict[str, float]] = defaultdict(dict)  # when each last let go of each GPU
-    for one in sorted(segments, key=lambda one: one.begin_s):
-        if one.owner:
-            ends_s = until[one.owner]
-            if any(end_s > one.begin_s for gpu, end_s in ends_s.items() if gpu != one.gpu):
-                found.add(one.owner)
-            ends_s[one.gpu] = one.end_s
-    return found
+    for segment in sorted(segments, key=lambda s: s.begin_s):
+        if segment.owner:
+            ends_s = until[segment.owner]
+            if any(end_s > segment.begin_s for gpu, end_s in ends_s.items() if gpu != segment.gpu):
+                owners.add(segment.owner)
+            ends_s[segment.gpu] = segment.end_s
+    return owners
 
 
 # Kinds of a set by their numbers, ascending.
 _Members: TypeAlias = tuple[int, ...]
 
 # Sets with their level, and how many of each.
-_Found: TypeAlias = Counter[tuple[_Members, int]]
+_PackedCounts: TypeAlias = Counter[tuple[_Members, int]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -398,7 +403,7 @@ class Packer:
 
     def __init__(
         self,
-        kinds: Sequence[SeenKind],
+        kinds: Sequence[WorkloadKind],
         profiles: Sequence[Profile],
         idle_power_w: float,
         aim: Aim,
@@ -420,12 +425,12 @@ class Packer:
         self.kinds, self.answers = kinds, answers
         placing, power_w = answers.placing, answers.many.alone.power_w
         self.alone = placing.per_card + placing.per_w * power_w[: len(kinds), 0]
-        self.row = functools.lru_cache(maxsize=_MOST_KEPT)(self._asked)
+        self.row = functools.lru_cache(maxsize=_MOST_KEPT)(self._predicted)
         self.set_of = functools.cache(self._described)
-        self._packed = dict[frozenset[tuple[int, int]], _Found]()
+        self._packed = dict[frozenset[tuple[int, int]], _PackedCounts]()
         self._costs = dict[tuple[_Members, int], float]()
 
-    def pack(self, counts: Mapping[int, int]) -> _Found:
+    def pack(self, counts: Mapping[int, int]) -> _PackedCounts:
         """Sets for so many jobs of each kind, with their level; those alone are among them."""
         key = frozenset(counts.items())
         if key not in self._packed:
@@ -433,14 +438,17 @@ class Packer:
                 self._packed.clear()
             sm = self.answers.many.alone.sm[:, 0]
             orders = (sorted(counts, key=lambda n: (sign * sm[n], n)) for sign in (-1, 1))
-            ways = [self._grown(counts, order) for order in orders]
+            packings = [self._grown(counts, order) for order in orders]
             self._packed[key] = min(
-                ways, key=lambda found: sum(n * self.cost(*one) for one, n in found.items())
+                packings,
+                key=lambda packing: sum(
+                    n * self.cost(*members_at) for members_at, n in packing.items()
+                ),
             )
         return self._packed[key]
 
-    def _grown(self, counts: Mapping[int, int], order: Sequence[int]) -> _Found:
-        left, found = dict(counts), Counter[tuple[_Members, int]]()
+    def _grown(self, counts: Mapping[int, int], order: Sequence[int]) -> _PackedCounts:
+        left, packing = dict(counts), Counter[tuple[_Members, int]]()
         for seed in order:
             while left.get(seed, 0) > 0:
                 members, level = self._best((seed,), left)
@@ -448,8 +456,8 @@ class Packer:
                 times = min(left[kind] // count for kind, count in used.items())
                 for kind, count in used.items():
                     left[kind] -= times * count
-                found[members, level] += times
-        return found
+                packing[members, level] += times
+        return packing
 
     def _best(self, members: _Members, left: Mapping[int, int]) -> tuple[_Members, int]:
         """A set with whoever gains it most, as long as anybody does."""
@@ -468,7 +476,7 @@ class Packer:
             self._costs[members, level] = float(costs[best])
         return members, level
 
-    def _asked(self, members: _Members, level: int) -> tuple[Floats, Ints, Floats]:
+    def _predicted(self, members: _Members, level: int) -> tuple[Floats, Ints, Floats]:
         """Gain, level and cost of a set with each further kind; all levels at once."""
         answers, kinds, size = self.answers, len(self.kinds), len(members) + 1
         rows = np.full((kinds * len(LEVELS), MOST_JOBS), kinds)  # which is no kind: empty
@@ -500,11 +508,12 @@ class Packer:
             return float(self.alone[members[0]])
         if (members, level) in self._costs:
             return self._costs[members, level]
-        one, placing = self.set_of(members, level), self.answers.placing
+        packed, placing = self.set_of(members, level), self.answers.placing
         behind = sum(
-            (1 - speed) * placing.lag[kind] for kind, speed in zip(members, one.speeds, strict=True)
+            (1 - speed) * placing.lag[kind]
+            for kind, speed in zip(members, packed.speeds, strict=True)
         )
-        return float(placing.per_card + placing.per_w * one.power_w + behind)
+        return float(placing.per_card + placing.per_w * packed.power_w + behind)
 
     def _described(self, members: _Members, level: int) -> PackedSet:
         """What a set of two or more does, or what a job does alone."""
@@ -606,7 +615,7 @@ class Walk:
 
     survey: Survey
     packers: Mapping[str, Packer]
-    numbers: Mapping[SeenKind, int]
+    numbers: Mapping[WorkloadKind, int]
     within: str
     slot_s: float
     every: int = 1
@@ -614,7 +623,7 @@ class Walk:
     teams: dict[Team, float] = field(default_factory=lambda: defaultdict(float))
     shared: dict[Workload, float] = field(default_factory=lambda: defaultdict(float))
     apart: dict[str, float] = field(default_factory=lambda: defaultdict(float))
-    known_hours: float = 0.0
+    packed_hours: float = 0.0
     most_now: int = 0
     slots: int = 0
     top: list[SlotCards] = field(default_factory=list[SlotCards])
@@ -625,28 +634,28 @@ class Walk:
         slot_s = self.slot_s
         count = max(1, round((end_s - begin_s) / slot_s))
         slots: list[list[Segment]] = [[] for _ in range(count)]
-        for one in segments:
-            if one.state in HELD:
+        for segment in segments:
+            if segment.state in HELD:
                 # Middles of slots that lie within it.
-                first = math.ceil((one.begin_s - begin_s) / slot_s - 0.5)
-                last = math.ceil((one.end_s - begin_s) / slot_s - 0.5)
+                first = math.ceil((segment.begin_s - begin_s) / slot_s - 0.5)
+                last = math.ceil((segment.end_s - begin_s) / slot_s - 0.5)
                 for place in range(max(first, 0), min(last, count)):
-                    slots[place].append(one)
+                    slots[place].append(segment)
         for place, there in enumerate(slots):
             self._slot(there, begin_s + place * slot_s)
 
     def _slot(self, there: Sequence[Segment], begin_s: float) -> None:
         hours, apart = self.slot_s / 3600, 0
         groups: dict[tuple[str, str], _Group] = defaultdict(lambda: defaultdict(list))
-        for one in there:
-            kind, why = self._kind(one)
-            if kind is None or one.owner is None:
+        for segment in there:
+            kind, why = self._kind(segment)
+            if kind is None or segment.owner is None:
                 self.apart[why] += hours
                 apart += 1
                 continue
-            self.known_hours += hours if kind.known else 0.0
-            group = groups[one.model, self._group(one)]
-            group[self.numbers[kind]].append(Workload.of(one.owner))
+            self.packed_hours += hours if kind.profile_name else 0.0
+            group = groups[segment.model, self._group(segment)]
+            group[self.numbers[kind]].append(Workload.of(segment.owner))
         sets, alone = Counter[SetKey](), 0
         for (model, _), group in sorted(groups.items()):
             alone += self._packed(model, group, sets)
@@ -669,27 +678,27 @@ class Walk:
             self.sample.append(slot)
         self.slots += 1
 
-    def _kind(self, one: Segment) -> tuple[SeenKind | None, str]:
-        if why := _APART.get(one.state):
+    def _kind(self, segment: Segment) -> tuple[WorkloadKind | None, str]:
+        if why := _APART.get(segment.state):
             return None, why
-        if one.owner in self.survey.several:
+        if segment.owner in self.survey.several:
             return None, "several GPUs"
-        kind = self.survey.kind_of(one)
+        kind = self.survey.kind_of(segment)
         return kind, "" if kind else "too little read"
 
-    def _group(self, one: Segment) -> str:
-        assert one.owner is not None
+    def _group(self, segment: Segment) -> str:
+        assert segment.owner is not None
         if self.within == ALL or self.survey.groups == {""}:
             return ""
         # Of whom nobody knows whose it is, it shares with none but its own kind.
-        return one.owner.group or f"\0{Workload.of(one.owner).name}"
+        return segment.owner.group or f"\0{Workload.of(segment.owner).name}"
 
     def _packed(self, model: str, group: _Group, sets: Counter[SetKey]) -> int:
         """Add the sets of a group; how many jobs stay alone."""
-        found = self.packers[model].pack({n: len(names) for n, names in group.items()})
+        packing = self.packers[model].pack({n: len(names) for n, names in group.items()})
         hours, alone = self.slot_s / 3600, 0
         names = {n: sorted(of_kind, reverse=True) for n, of_kind in group.items()}
-        for (members, level), count in found.items():
+        for (members, level), count in packing.items():
             if len(members) == 1:
                 alone += count
                 continue

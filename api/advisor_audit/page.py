@@ -13,7 +13,7 @@ from pathlib import Path
 from advisor.core.gpu import WHOLE
 from advisor.core.objectives import Interval
 from advisor.core.wording import counted, less_or_more, printable
-from advisor_audit.audit import MONTH_H, Audit, HeldBy, HostSet, SeenJob, SharingSet
+from advisor_audit.audit import MONTH_H, Audit, AuditedJob, HeldBy, HostSet, SharingSet
 
 # Rows of tables; JSON has more.
 _SETS, _JOBS = 30, 100
@@ -63,7 +63,7 @@ def _parts(audit: Audit) -> Iterator[str]:
     yield from (f"<h2>{title}</h2>\n{content}" for title, content in sections.items() if content)
     yield "<h2>About this audit</h2>"
     span = audit.span
-    asked = (
+    requests = (
         f"{span.requests:,} requests, {span.received_bytes / 1e6:,.1f} MB; the server was busy or "
         f"gone {span.waits} times. "
     )
@@ -72,7 +72,7 @@ def _parts(audit: Audit) -> Iterator[str]:
         f"<p class=soft>Made {_moment(audit.made_at):%Y-%m-%d %H:%M} UTC from means over "
         f"{span.step_s:.0f} s. May share: {_text(who)}. Objective: {span.objective}; least speed "
         f"{100 * span.min_speed:.0f} % of that alone. "
-        f"{asked if span.requests else ''}{audit.left_out:,} jobs are not listed.</p>"
+        f"{requests if span.requests else ''}{audit.left_out:,} jobs are not listed.</p>"
     )
 
 
@@ -153,25 +153,29 @@ def headline(audit: Audit) -> str:
     return said + (f"; of {_hours(all_hours)} GPU hours left as they are: {why}" if why else "")
 
 
-def change_text(one: SharingSet, months: float) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
+def change_text(change: SharingSet, months: float) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
     """Who would share, what that saves a month, and what may go wrong."""
-    limited = counted(map(_limited, one.jobs, one.limits_percent))
-    worth = ((one.saved_cost, "in money"), (one.freed_hours, "GPU hours"), (one.saved_kwh, "kWh"))
-    saves = (f"{_between(of, months)} {unit}" for of, unit in worth if of)
+    limited = counted(map(_limited, change.jobs, change.limits_percent))
+    savings = (
+        (change.saved_cost, "in money"),
+        (change.freed_hours, "GPU hours"),
+        (change.saved_kwh, "kWh"),
+    )
+    saves = (f"{_between(of, months)} {unit}" for of, unit in savings if of)
     late = (
         f"p99 of {job} {tail.value:.1f} times that alone ({tail.low:.1f} to {tail.high:.1f})"
-        for job, tail in dict(zip(one.jobs, one.tails, strict=True)).items()
+        for job, tail in dict(zip(change.jobs, change.tails, strict=True)).items()
         if tail
     )
-    of_card = "" if one.card_mib is None else f" of {one.card_mib / 1024:,.0f}"
-    slowest = (100 * end for end in (one.slowest.value, one.slowest.low, one.slowest.high))
+    of_card = "" if change.card_mib is None else f" of {change.card_mib / 1024:,.0f}"
+    slowest = (100 * end for end in (change.slowest.value, change.slowest.low, change.slowest.high))
     risks = (
-        f"a fault of one job ends all {len(one.jobs)}",
+        f"a fault of one job ends all {len(change.jobs)}",
         "the slowest keeps {:.0f} % ({:.0f} to {:.0f})".format(*slowest),
         *late,
-        f"{sum(one.memory_mib) / 1024:,.0f}{of_card} GiB in use",
+        f"{sum(change.memory_mib) / 1024:,.0f}{of_card} GiB in use",
     )
-    return f"{limited} on one {one.gpu_model}", tuple(saves), risks
+    return f"{limited} on one {change.gpu_model}", tuple(saves), risks
 
 
 def _between(of: Interval, months: float) -> str:
@@ -257,14 +261,14 @@ def _table(caption: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) ->
 
 def _changes(audit: Audit) -> str:
     """The sets worth most, each with its risk."""
-    freed = sum(one.freed_hours.value for one in audit.changes)
+    freed = sum(change.freed_hours.value for change in audit.changes)
     whole = audit.now.gpu_hours - audit.shared.gpu_hours.value
     part = f"They free {100 * freed / whole:.0f} % of what sharing would. " if whole > 0 else ""
     items = "".join(
-        f"<li><h3>{_text(who)}</h3><p>Saved a month, {_word(one.basis)}</p>{_list(saves)}"
+        f"<li><h3>{_text(who)}</h3><p>Saved a month, {_word(change.basis)}</p>{_list(saves)}"
         f"<p>At risk</p>{_list(risks)}</li>"
-        for one in audit.changes
-        for who, saves, risks in [change_text(one, audit.span.months)]
+        for change in audit.changes
+        for who, saves, risks in [change_text(change, audit.span.months)]
     )
     said = f"{part}A month has {MONTH_H:.0f} hours, ranges are of 90 %, freed GPUs are off."
     return f"<p>{_text(said)}</p><ol class=changes>{items}</ol>"
@@ -273,8 +277,12 @@ def _changes(audit: Audit) -> str:
 def _measured() -> str:
     """What ways of sharing gave where they were measured, written by docs/measurements."""
     tables = (
-        _table(one["measured"], ("way", *one["heads"]), ([*map(_text, row)] for row in one["rows"]))
-        for one in json.loads(Path(__file__).with_name("against.json").read_text())
+        _table(
+            table["measured"],
+            ("way", *table["heads"]),
+            ([*map(_text, row)] for row in table["rows"]),
+        )
+        for table in json.loads(Path(__file__).with_name("against.json").read_text())
     )
     said = (
         "On an H200, against a GPU for each job, freed GPUs off: means, with 95 % over jobs. Equal "
@@ -300,15 +308,15 @@ def _sets(sets: Sequence[SharingSet]) -> str:
         ),
         (
             (
-                _text(counted(map(_member, one.jobs, one.speeds, one.limits_percent))),
-                _text(one.group or "-"),
-                f"{one.hours:,.1f}",
-                f"{one.power_w:.0f}",
-                f"{one.freed_hours.value:,.1f}",
-                f"{one.saved_kwh.value:,.1f}",
-                _word(one.basis),
+                _text(counted(map(_member, sharing.jobs, sharing.speeds, sharing.limits_percent))),
+                _text(sharing.group or "-"),
+                f"{sharing.hours:,.1f}",
+                f"{sharing.power_w:.0f}",
+                f"{sharing.freed_hours.value:,.1f}",
+                f"{sharing.saved_kwh.value:,.1f}",
+                _word(sharing.basis),
             )
-            for one in sets
+            for sharing in sets
         ),
     )
 
@@ -320,12 +328,12 @@ def _held_by(labels: Sequence[HeldBy]) -> str:
         ("label", "taken for", "jobs", "GPU hours"),
         (
             (
-                _text(one.label or "-"),
-                _text(one.taken_for),
-                f"{one.jobs:,}",
-                f"{one.gpu_hours:,.3g}",
+                _text(label.label or "-"),
+                _text(label.taken_for),
+                f"{label.jobs:,}",
+                f"{label.gpu_hours:,.3g}",
             )
-            for one in labels
+            for label in labels
         ),
     )
 
@@ -338,7 +346,7 @@ def _limited(job: str, share: float) -> str:
     return f"{job}@{share:.0f}" if share < WHOLE else job
 
 
-def _jobs(jobs: Sequence[SeenJob], caption: str) -> str:
+def _jobs(jobs: Sequence[AuditedJob], caption: str) -> str:
     return _table(
         caption,
         (
@@ -369,7 +377,7 @@ def _jobs(jobs: Sequence[SeenJob], caption: str) -> str:
     )
 
 
-def _tails(jobs: Sequence[SeenJob]) -> str:
+def _tails(jobs: Sequence[AuditedJob]) -> str:
     return _table(
         "What looks like a server, in the hardest of its sets.",
         ("job", "whose", "p99, times that alone", "range", "known"),
@@ -393,16 +401,16 @@ def _pairs(pairs: Sequence[HostSet]) -> str:
         ("jobs, each with its speed", "W saved", "command"),
         (
             (
-                _text(counted(map(_member, one.jobs, one.speeds, one.limits_percent))),
-                f"{one.saved_w.value:.0f} ({one.saved_w.low:.0f} to {one.saved_w.high:.0f})",
-                f"<code>{_text(one.command)}</code>",
+                _text(counted(map(_member, pair.jobs, pair.speeds, pair.limits_percent))),
+                f"{pair.saved_w.value:.0f} ({pair.saved_w.low:.0f} to {pair.saved_w.high:.0f})",
+                f"<code>{_text(pair.command)}</code>",
             )
-            for one in pairs
+            for pair in pairs
         ),
     )
 
 
 def _list(sentences: Iterable[str], kind: str = "ul") -> str:
     """Sentences; what stands between backquotes is code."""
-    texts = (re.sub("`(.*?)`", r"<code>\1</code>", _text(one)) for one in sentences)
+    texts = (re.sub("`(.*?)`", r"<code>\1</code>", _text(sentence)) for sentence in sentences)
     return f"<{kind}>{''.join(f'<li>{text}</li>' for text in texts)}</{kind}>"

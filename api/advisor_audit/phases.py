@@ -52,7 +52,7 @@ class Segment(NamedTuple):
         owner: None: nobody, or several.
         label: That names who held it, of several the first; empty: no label does.
         phase: Number of the phase of the job, 0 for the first.
-        seen_s: How much of it has readings.
+        read_s: How much of it has readings.
         means: Of each channel that was read.
         spread: Standard deviation of the activity within a minute or so over its mean.
     """
@@ -65,7 +65,7 @@ class Segment(NamedTuple):
     phase: int
     begin_s: float
     end_s: float
-    seen_s: float
+    read_s: float
     means: Mapping[str, float]
     spread: float
     label: str = ""
@@ -100,8 +100,8 @@ class _GpuPage:
 
     def first_of(self, channels: Sequence[str]) -> Floats:
         """The first of these that was read here; all NaN: none was."""
-        found = next((self.values[name] for name in channels if name in self.values), None)
-        return np.full(len(self.held), math.nan) if found is None else found
+        values = next((self.values[name] for name in channels if name in self.values), None)
+        return np.full(len(self.held), math.nan) if values is None else values
 
     def at(self, step: int) -> float:
         """When a step begins."""
@@ -112,14 +112,16 @@ class _GpuPage:
     ) -> Segment:
         """Some steps, as one."""
         means: dict[str, float] = {}
-        seen = np.zeros(last - first, dtype=bool)
+        is_read = np.zeros(last - first, dtype=bool)
         for channel, values in self.values.items():
             part = values[first:last]
-            known = ~np.isnan(part)
-            seen |= known
-            if known.any():
+            present = ~np.isnan(part)
+            is_read |= present
+            if present.any():
                 # Memory of a job is what it needed at most.
-                means[channel] = float(part[known].max() if channel == USED else part[known].mean())
+                means[channel] = float(
+                    part[present].max() if channel == USED else part[present].mean()
+                )
         read = self.activity[first:last]
         read = read[~np.isnan(read)]
         middle = float(read.mean()) if len(read) else 0.0
@@ -133,7 +135,7 @@ class _GpuPage:
             phase=phase,
             begin_s=self.at(first),
             end_s=self.at(last),
-            seen_s=float(seen.sum()) * self.step_s,
+            read_s=float(is_read.sum()) * self.step_s,
             means=means,
             spread=float(read.std()) / middle if middle > 0 else 0.0,
             label=labels.get(owner, "") if owner else next(iter(labels.values()), ""),
@@ -157,43 +159,43 @@ def gpu_pages(
     sums: dict[str, dict[str, Floats]] = defaultdict(dict)
     there: dict[str, dict[Owner, npt.NDArray[np.bool_]]] = defaultdict(dict)
     left_out = dict[str, LeftOut]()
-    for one in series:
-        gpu = gpu_of(one.labels)
-        if gpu is None or one.metric not in by_metric:
+    for row in series:
+        gpu = gpu_of(row.labels)
+        if gpu is None or row.metric not in by_metric:
             continue
-        channel, scale = by_metric[one.metric]
-        place, values = _placed(one, source.step_s, begin_s, steps, scale)
-        if one.labels.get(INSTANCE) and channel in (POWER, ENERGY):
+        channel, scale = by_metric[row.metric]
+        place, values = _placed(row, source.step_s, begin_s, steps, scale)
+        if row.labels.get(INSTANCE) and channel in (POWER, ENERGY):
             # One part shows what the sensors of the whole read; others show nothing, or 0.
             place, values = place[values > 0], values[values > 0]
         is_read = values <= _bound(channel, most_of(None, None))
         left_out[gpu] = _and(left_out.get(gpu, (0, "")), channel, values[~is_read])
         place, values = place[is_read], values[is_read]
         # Of a total the newest value counts.
-        kept = sums[gpu].setdefault(one.metric, np.zeros((2, steps)))
+        kept = sums[gpu].setdefault(row.metric, np.zeros((2, steps)))
         if channel == ENERGY:
             kept[0][place], kept[1][place] = values, 1
         else:
             np.add.at(kept[0], place, values)
             np.add.at(kept[1], place, 1)
         host = (
-            one.labels.get("Hostname")
-            or one.labels.get("hostname")
-            or one.labels.get("instance", "")
+            row.labels.get("Hostname")
+            or row.labels.get("hostname")
+            or row.labels.get("instance", "")
         )
         page = rows.setdefault(
             gpu,
             _GpuPage(
                 gpu,
-                one.labels.get("modelName", ""),
+                row.labels.get("modelName", ""),
                 host,
                 begin_s,
                 source.step_s,
                 np.zeros(steps, dtype=bool),
             ),
         )
-        page.mig[place] |= values > 0 if channel == MIG_MODE else bool(one.labels.get(INSTANCE))
-        if named := owner_of(one.labels, within, source.carriers, source.families):
+        page.mig[place] |= values > 0 if channel == MIG_MODE else bool(row.labels.get(INSTANCE))
+        if named := owner_of(row.labels, within, source.carriers, source.families):
             owner, page.labels[owner] = named
             there[gpu].setdefault(owner, np.zeros(steps, dtype=bool))[place] = True
     for gpu, page in rows.items():
@@ -205,10 +207,10 @@ def gpu_pages(
 
 
 def _placed(
-    one: Series, step_s: float, begin_s: float, steps: int, scale: float
+    row: Series, step_s: float, begin_s: float, steps: int, scale: float
 ) -> tuple[npt.NDArray[np.int64], Floats]:
     """Steps of the samples that are in the page and can be read, and their values."""
-    times, values = np.array(one.times_s), np.array(one.values)
+    times, values = np.array(row.times_s), np.array(row.values)
     place = np.ceil((times - begin_s) / step_s - 1e-6).astype(np.int64) - 1
     # Also false for NaN.
     read = (place >= 0) & (place < steps) & (values >= 0) & (values < BLANK)
@@ -225,9 +227,11 @@ def _bound(channel: str, most: Mapping[str, float]) -> float:
     return most.get(unit, math.inf)
 
 
-def _and(known: LeftOut, channel: str, values: Floats) -> LeftOut:
+def _and(earlier: LeftOut, channel: str, values: Floats) -> LeftOut:
     """With some more."""
-    return (known[0] + len(values), f"{channel} of {values.max():,.0f}") if len(values) else known
+    return (
+        (earlier[0] + len(values), f"{channel} of {values.max():,.0f}") if len(values) else earlier
+    )
 
 
 def _means(
@@ -237,45 +241,45 @@ def _means(
 
     What the card, as its other readings show it, cannot read is left out.
     """
-    found: dict[str, Floats] = {}
+    means: dict[str, Floats] = {}
     for channel, names in source.metrics.items():
         for total, count in (sums[name] for name in names if name in sums):
             read = np.divide(total, count, out=np.full_like(total, math.nan), where=count > 0)
-            best = found.get(channel)
-            found[channel] = read if best is None else np.where(np.isnan(best), read, best)
-    if SM_OR_BUSY in sums and TENSOR_ACTIVE not in found:
+            best = means.get(channel)
+            means[channel] = read if best is None else np.where(np.isnan(best), read, best)
+    if SM_OR_BUSY in sums and TENSOR_ACTIVE not in means:
         for exact, rough in ((SM, BUSY), (DRAM, MEMORY_BUSY)):
-            if exact in found:
-                found[rough] = found.pop(exact)
-    limits_w = found.get(LIMIT, np.zeros(0))
-    cards_mib = found[USED] + found[FREE] if {USED, FREE} <= found.keys() else np.zeros(0)
+            if exact in means:
+                means[rough] = means.pop(exact)
+    limits_w = means.get(LIMIT, np.zeros(0))
+    cards_mib = means[USED] + means[FREE] if {USED, FREE} <= means.keys() else np.zeros(0)
     most = most_of(
         max(limits_w[~np.isnan(limits_w)], default=None),
         # What the driver keeps for itself is in neither.
-        1.1 * float(np.median(known)) if len(known := cards_mib[~np.isnan(cards_mib)]) else None,
+        1.1 * float(np.median(sizes)) if len(sizes := cards_mib[~np.isnan(cards_mib)]) else None,
     )
-    is_own = ENERGY_GPU not in power_scope(model)[0]
-    if ENERGY in found and POWER not in found and is_own:
-        left_out = _without_jumps(found[ENERGY], most["W"] * source.step_s, left_out)
-        found[POWER] = _power_w(found[ENERGY], source.step_s)
-    for told in (ENERGY, MIG_MODE):
-        found.pop(told, None)
-    for channel, values in found.items():
+    is_of_gpu = ENERGY_GPU not in power_scope(model)[0]
+    if ENERGY in means and POWER not in means and is_of_gpu:
+        left_out = _without_jumps(means[ENERGY], most["W"] * source.step_s, left_out)
+        means[POWER] = _power_w(means[ENERGY], source.step_s)
+    for channel_left in (ENERGY, MIG_MODE):
+        means.pop(channel_left, None)
+    for channel, values in means.items():
         wrong = values > _bound(channel, most)
         left_out = _and(left_out, channel, values[wrong])
         values[wrong] = math.nan
         if channel.endswith("_percent"):
             np.minimum(values, 100.0, out=values)
-    return found, left_out
+    return means, left_out
 
 
 def _without_jumps(energy_j: Floats, most_j: float, left_out: LeftOut) -> LeftOut:
     """Leave out totals to which and from which no card gets in a step, as between their steps."""
-    known = np.flatnonzero(~np.isnan(energy_j))
-    rises = np.diff(energy_j[known])
+    present = np.flatnonzero(~np.isnan(energy_j))
+    rises = np.diff(energy_j[present])
     # The counter may show late what was drawn in the step before.
-    jumps = (rises < 0) | (rises > most_j * (np.diff(known) + 1))
-    wrong = known[1:-1][jumps[:-1] & jumps[1:]]
+    jumps = (rises < 0) | (rises > most_j * (np.diff(present) + 1))
+    wrong = present[1:-1][jumps[:-1] & jumps[1:]]
     left_out = _and(left_out, ENERGY, energy_j[wrong])
     energy_j[wrong] = math.nan
     return left_out
@@ -284,9 +288,9 @@ def _without_jumps(energy_j: Floats, most_j: float, left_out: LeftOut) -> LeftOu
 def _power_w(energy_j: Floats, step_s: float) -> Floats:
     """From a total between its readings; where it fell back the driver has begun anew."""
     watts = np.full_like(energy_j, math.nan)
-    known = np.flatnonzero(~np.isnan(energy_j))
-    rises, spans_s = np.diff(energy_j[known]), np.diff(known) * step_s
-    watts[known[1:]] = np.where(rises >= 0, rises / spans_s, math.nan)
+    present = np.flatnonzero(~np.isnan(energy_j))
+    rises, spans_s = np.diff(energy_j[present]), np.diff(present) * step_s
+    watts[present[1:]] = np.where(rises >= 0, rises / spans_s, math.nan)
     return watts
 
 
@@ -377,7 +381,7 @@ class Watched:
 def segments(page: _GpuPage, watched: Watched) -> Iterator[Segment]:
     """What a GPU did over a page, in order; `watched` is brought to its end."""
     owners = [*page.owners]
-    page.held = _by_turns(page, watched)
+    page.held = _by_slices(page, watched)
     held = _bridged(page, _with_unnamed(page, owners, watched), owners, watched)
     held[page.mig & (held >= SEVERAL) & (held != NOBODY)] = _MIG
     for first, last, code in _runs(held):
@@ -387,14 +391,14 @@ def segments(page: _GpuPage, watched: Watched) -> Iterator[Segment]:
             yield page.segment(first, last, _STATES[code])
 
 
-def _by_turns(page: _GpuPage, watched: Watched) -> Codes:
+def _by_slices(page: _GpuPage, watched: Watched) -> Codes:
     """Who held it, where an exporter names one of several pods, now this one and now that.
 
     A pod that comes back within minutes after another one was there has never left: around each
     return the GPU is shared, for as long as a return is waited for.
     """
     held, patience = page.held, math.ceil(_PATIENCE_S / page.step_s)
-    found = held.copy()
+    codes = held.copy()
     for first, last, code in _runs(held):
         if code < 0:
             continue
@@ -402,21 +406,21 @@ def _by_turns(page: _GpuPage, watched: Watched) -> Codes:
         recent = [turn for turn in watched.turns if begin_s - turn[1] <= _PATIENCE_S]
         if any(owner == earlier for earlier, _ in recent[:-1]):
             watched.turned_s = begin_s
-            before = found[max(0, first - patience) : first]
+            before = codes[max(0, first - patience) : first]
             before[before >= 0] = SEVERAL
         shared_s = max(0.0, min(page.at(last), watched.turned_s + _PATIENCE_S) - begin_s)
-        found[first : first + round(shared_s / page.step_s)] = SEVERAL
-        watched.turns = (*(one for one in recent if one[0] != owner), (owner, page.at(last)))
-    return found
+        codes[first : first + round(shared_s / page.step_s)] = SEVERAL
+        watched.turns = (*(turn for turn in recent if turn[0] != owner), (owner, page.at(last)))
+    return codes
 
 
 def _with_unnamed(page: _GpuPage, owners: list[Owner], watched: Watched) -> Codes:
     """Who held it at each step; jobs that no label names are told by memory and activity."""
     patience = _PATIENCE_S / page.step_s
-    seen = ~np.isnan(np.array([*page.values.values()])).all(axis=0)
+    is_read = ~np.isnan(np.array([*page.values.values()])).all(axis=0)
     used = page.first_of((USED,))
     taken = (used > HELD_MIB) | (np.isnan(used) & (page.activity > _QUIET_PERCENT))
-    held = np.where(seen | (page.held != NOBODY), page.held, _UNSEEN)
+    held = np.where(is_read | (page.held != NOBODY), page.held, _UNSEEN)
     for first, last, is_unnamed in _runs(np.where((held == NOBODY) & taken, 1, 0)):
         if not is_unnamed:
             continue
@@ -433,9 +437,9 @@ def _with_unnamed(page: _GpuPage, owners: list[Owner], watched: Watched) -> Code
 
 def _before(page: _GpuPage, held: Codes, owners: list[Owner], watched: Watched) -> int:
     """Who held it until now, as one of this page; nobody where it was not seen for too long."""
-    begin_s, seen = page.at(len(held)), np.flatnonzero(held != _UNSEEN)
-    if len(seen):
-        last = int(seen[-1])
+    begin_s, read_places = page.at(len(held)), np.flatnonzero(held != _UNSEEN)
+    if len(read_places):
+        last = int(read_places[-1])
         return int(held[last]) if begin_s - page.at(last + 1) <= _PATIENCE_S else NOBODY
     if watched.owner is None or begin_s - watched.seen_s > _PATIENCE_S:
         return NOBODY
@@ -446,18 +450,18 @@ def _before(page: _GpuPage, held: Codes, owners: list[Owner], watched: Watched) 
 
 def _bridged(page: _GpuPage, held: Codes, owners: list[Owner], watched: Watched) -> Codes:
     """The same with short gaps given to the job that is there on both sides."""
-    found = held.copy()
+    codes = held.copy()
     for first, last, code in _runs(held):
         if code not in (_UNSEEN, NOBODY) or last == len(held) or held[last] < 0:
             continue
         if first:
             before, since_s = int(held[first - 1]), page.at(last) - page.at(first)
         else:
-            before = next((n for n, one in enumerate(owners) if one == watched.owner), NOBODY)
+            before = next((n for n, owner in enumerate(owners) if owner == watched.owner), NOBODY)
             since_s = page.at(last) - watched.seen_s
         if before == held[last] and since_s <= _PATIENCE_S:
-            found[first:last] = before
-    return found
+            codes[first:last] = before
+    return codes
 
 
 def _of_owner(
@@ -492,10 +496,10 @@ def _loads(
     size = max(1, round(300.0 / page.step_s))
     for a in range(first, last, size):
         block = page.activity[a : min(a + size, last)]
-        known = block[~np.isnan(block)]
-        if not len(known):
+        present = block[~np.isnan(block)]
+        if not len(present):
             continue
-        mean = float(known.mean())
+        mean = float(present.mean())
         side = _side(mean, watched.blocks)
         if side == 0:
             suspect = None

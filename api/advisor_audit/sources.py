@@ -279,7 +279,7 @@ METRICS: Mapping[str, Mapping[str, float]] = MappingProxyType(
             for adapter in _ADAPTERS
             for name, scale in adapter.metrics.get(channel, {}).items()
         }
-        for channel in dict.fromkeys(one for adapter in _ADAPTERS for one in adapter.metrics)
+        for channel in dict.fromkeys(metric for adapter in _ADAPTERS for metric in adapter.metrics)
     }
 )
 """Metrics of each channel, the best first, and their factor to its unit."""
@@ -315,13 +315,13 @@ class Series:
         return self.labels.get("__name__", "")
 
 
-def metrics_for(known: Iterable[str]) -> dict[str, dict[str, float]]:
+def metrics_for(names: Iterable[str]) -> dict[str, dict[str, float]]:
     """Of each channel the metrics that a site has, the best first, and their factors.
 
     GPUs of one site differ: older cards, cards in MIG, and cards of which another client holds the
     counters have fewer. Which of these a GPU has is seen GPU by GPU.
     """
-    there = set(known)
+    there = set(names)
     return {
         channel: kept
         for channel, names in METRICS.items()
@@ -329,44 +329,44 @@ def metrics_for(known: Iterable[str]) -> dict[str, dict[str, float]]:
     }
 
 
-def _known_labels(labels: Mapping[str, str]) -> Mapping[str, str]:
+def _with_plain_labels(labels: Mapping[str, str]) -> Mapping[str, str]:
     """Labels of a row with those that dcgm-exporter would write beside them."""
     adapter = _ADAPTER_OF.get(labels.get("__name__", ""))
     if adapter is None:
         return labels
     named = (
         "/".join(values)
-        for one in adapter.gpu
-        if all(values := [labels.get(part, "") for part in one.split("/")])
+        for form in adapter.gpu
+        if all(values := [labels.get(part, "") for part in form.split("/")])
     )
     uuid = next(named, "")
     # Series that were kept are known already.
-    found = {_UUID: uuid and adapter.cut + uuid.removeprefix(adapter.cut)}
+    plain = {_UUID: uuid and adapter.cut + uuid.removeprefix(adapter.cut)}
     for name, others in adapter.labels.items():
-        found[name] = next((labels[one] for one in (*others, name) if labels.get(one)), "")
-    if (found.get(_PARTITION) or labels.get(_PARTITION, "")).lower() in _PARTED:
-        found[INSTANCE] = labels.get("gpu_partition_id") or "0"
+        plain[name] = next((labels[label] for label in (*others, name) if labels.get(label)), "")
+    if (plain.get(_PARTITION) or labels.get(_PARTITION, "")).lower() in _PARTED:
+        plain[INSTANCE] = labels.get("gpu_partition_id") or "0"
     number = labels.get(adapter.number, "").removeprefix("card")
-    if number.isdecimal() and POWER_GPU in power_scope(found[_MODEL])[0]:
+    if number.isdecimal() and POWER_GPU in power_scope(plain[_MODEL])[0]:
         # Two dies are one module, of which the first, an even one, shows the watts.
-        found[INSTANCE], first = str(int(number) % 2), int(number) // 2 * 2
-        found[_UUID] = f"{found.get(_HOST, '')}/{first}-{first + 1}"
-    return {**labels, **{name: value for name, value in found.items() if value}}
+        plain[INSTANCE], first = str(int(number) % 2), int(number) // 2 * 2
+        plain[_UUID] = f"{plain.get(_HOST, '')}/{first}-{first + 1}"
+    return {**labels, **{name: value for name, value in plain.items() if value}}
 
 
 def _without_copies(names: Iterable[str]) -> frozenset[str]:
     """Those that are read: rows of a job would count a GPU again that has rows of its own."""
-    known = _NAMES & set(names)
-    own = frozenset(one for one in known if "/" not in _ADAPTER_OF[one].gpu[0])
-    return own or known
+    shown = _NAMES & set(names)
+    direct = frozenset(name for name in shown if "/" not in _ADAPTER_OF[name].gpu[0])
+    return direct or shown
 
 
-def _seen_instead(names: Iterable[str]) -> str:
+def _other_metrics(names: Iterable[str]) -> str:
     """Why names are not enough."""
     there = set(names)
-    if known := sorted({_ADAPTER_OF[one].program for one in _NAMES & there}):
-        labels = sorted({label for one in _NAMES & there for label in _ADAPTER_OF[one].gpu})
-        return f"it is {' and '.join(known)}, and no row has one of the labels {', '.join(labels)}"
+    if program_names := sorted({_ADAPTER_OF[name].program for name in _NAMES & there}):
+        labels = sorted({label for name in _NAMES & there for label in _ADAPTER_OF[name].gpu})
+        return f"it is {' and '.join(program_names)}, and no row has one of the labels {', '.join(labels)}"
     few = sorted(filter(str.isidentifier, there))[:5]
     programs = dict.fromkeys(adapter.program for adapter in _ADAPTERS)
     what = f"{len(there)} other metrics, such as {', '.join(few)}" if few else "no metric"
@@ -384,9 +384,9 @@ def gpu_of(labels: Mapping[str, str]) -> str | None:
 
 def write_lines(file: IO[bytes], series: Iterable[Series]) -> None:
     """Append series, each as a line."""
-    for one in series:
-        values = [[t, f"{v:.15g}"] for t, v in zip(one.times_s, one.values, strict=True)]
-        file.write(json.dumps({"metric": one.labels, "values": values}).encode() + b"\n")
+    for row in series:
+        values = [[t, f"{v:.15g}"] for t, v in zip(row.times_s, row.values, strict=True)]
+        file.write(json.dumps({"metric": row.labels, "values": values}).encode() + b"\n")
 
 
 @dataclass(slots=True)
@@ -419,29 +419,29 @@ class SeriesFile:
         families: Sequence[Family] = FAMILIES,
         url: str = "",
     ) -> None:
-        self.url, self.step_s, self.asked = url or str(path), step_s, _Asked()
+        self.url, self.step_s, self.counts = url or str(path), step_s, _SourceCounts()
         self._path, self.families = path, families
         self._gpus: dict[str, _Index] = {}
         self._models: dict[str, str] = {}
         carriers, names, cardless = set[str](), set[str](), set[tuple[str, str]]()
-        for offset, one in self._lines():
-            carriers.update(carriers_of(one.labels, families))
-            names.add(one.metric)
-            gpu = gpu_of(one.labels)
-            if gpu and one.metric in _INFOS:
-                self._models[gpu] = one.labels.get(_MODEL, "")
-            elif gpu is None and one.labels.get(_UUID):
-                cardless.add((one.metric, one.labels[_UUID]))
-            elif gpu and one.times_s and one.metric in _NAMES:
-                self._gpus.setdefault(gpu, _Index()).add(offset, one.times_s)
+        for offset, row in self._lines():
+            carriers.update(carriers_of(row.labels, families))
+            names.add(row.metric)
+            gpu = gpu_of(row.labels)
+            if gpu and row.metric in _INFOS:
+                self._models[gpu] = row.labels.get(_MODEL, "")
+            elif gpu is None and row.labels.get(_UUID):
+                cardless.add((row.metric, row.labels[_UUID]))
+            elif gpu and row.times_s and row.metric in _NAMES:
+                self._gpus.setdefault(gpu, _Index()).add(offset, row.times_s)
         there = _without_copies(names)
         self.metrics = metrics_for(there)
-        self.asked.cardless |= {instance for name, instance in cardless if name in there}
+        self.counts.cardless |= {instance for name, instance in cardless if name in there}
         self.carriers = frozenset(carriers)
         if not self._gpus or not self.metrics:
             raise InputError(
                 f"{self.url} has no metric of a GPU",
-                why=_seen_instead(names),
+                why=_other_metrics(names),
                 fix="write what a range query of Prometheus answers, a line for each series",
             )
         self._leave_out_strays()
@@ -481,7 +481,7 @@ class SeriesFile:
             for offset in index.offsets:
                 times_s = self._at(offset).times_s
                 kept = [t for t in times_s if low <= t <= high]
-                self.asked.strays += len(times_s) - len(kept)
+                self.counts.strays += len(times_s) - len(kept)
                 if kept:
                     near.add(offset, kept)
             if not near.offsets:
@@ -521,7 +521,7 @@ def as_series(path: Path, folder: Path) -> Path:
     ):
         begun = file.readline()
         file.seek(0)
-        if any(_ADAPTER_OF.get(one.strip()) is csv_log for one in begun.split(",")):
+        if any(_ADAPTER_OF.get(word.strip()) is csv_log for word in begun.split(",")):
             _write_log(_csv_rows(file), csv_log, made)
         elif re.match(r"[\d.]+ \{", begun):
             _write_log(_json_rows(file), json_log, made)
@@ -556,11 +556,11 @@ def _write_log(
 ) -> None:
     """Rows as series; what has no number, such as [N/A] or N/A (Secondary die), was not read."""
     waiting = defaultdict[tuple[tuple[str, str], ...], list[tuple[float, float]]](list)
-    known = {*adapter.gpu, *(one for of in adapter.labels.values() for one in of)}
+    log_labels = {*adapter.gpu, *(label for of in adapter.labels.values() for label in of)}
     for n, (time_s, row) in enumerate(rows, start=1):
-        told = {label: str(row[label] or "").strip("[]") for label in known & row.keys()}
-        labels = {label: value for label, value in told.items() if value not in ("", "N/A")}
-        for name in (one for one in row if _ADAPTER_OF.get(one) is adapter):
+        cells = {label: str(row[label] or "").strip("[]") for label in log_labels & row.keys()}
+        labels = {label: value for label, value in cells.items() if value not in ("", "N/A")}
+        for name in (word for word in row if _ADAPTER_OF.get(word) is adapter):
             value = str(row[name]).strip()
             number = re.search(r"-?\d+(\.\d+)?", value)
             if number or value in _ON_OFF:
@@ -572,14 +572,14 @@ def _write_log(
     _write(made, waiting)
 
 
-def _of_model(one: Series, models: Mapping[str, str]) -> Series:
+def _of_model(row: Series, models: Mapping[str, str]) -> Series:
     """With the model that another metric told of its GPU."""
-    model = models.get(one.labels.get(_UUID, ""))
-    return replace(one, labels={**one.labels, _MODEL: model}) if model else one
+    model = models.get(row.labels.get(_UUID, ""))
+    return replace(row, labels={**row.labels, _MODEL: model}) if model else row
 
 
 def _labels(given: Mapping[str, object]) -> Mapping[str, str]:
-    return _known_labels({str(name): str(value) for name, value in given.items()})
+    return _with_plain_labels({str(name): str(value) for name, value in given.items()})
 
 
 def _series(line: Mapping[str, Any]) -> Series:
@@ -624,7 +624,7 @@ _Answer: TypeAlias = tuple[int, bytes, float | None]
 
 
 @dataclass(slots=True)
-class _Asked:
+class _SourceCounts:
     """What the server was asked so far.
 
     Attributes:
@@ -669,7 +669,7 @@ class Prometheus:
     ) -> None:
         self.url, account = _without_account(url.rstrip("/"))
         self.step_s, self.begin_s, self.end_s = step_s, begin_s, end_s
-        self.asked, self.families = _Asked(), families
+        self.counts, self.families = _SourceCounts(), families
         self._session, self._sleep, self._longest_s = session, sleep, longest_s
         session.auth = session.auth or account
         span = {"start": f"{begin_s:.3f}", "end": f"{end_s:.3f}"}
@@ -677,7 +677,7 @@ class Prometheus:
         there = _without_copies(names)
         self.metrics = metrics_for(there)
         if not self.metrics:
-            raise self._no_gpus(_seen_instead(names))
+            raise self._no_gpus(_other_metrics(names))
         # Each metric by its exact name: Google's managed Prometheus refuses patterns of names.
         self._named = defaultdict[str, tuple[str, frozenset[str]]](lambda: ("", frozenset()))
         carriers = set[str]()
@@ -691,28 +691,32 @@ class Prometheus:
                 is_gpu = not others and label != adapter.by
                 if gpus := frozenset(
                     gpu
-                    for one in values
-                    if (gpu := gpu_of(_known_labels({**row, label: one})) if is_gpu else one)
+                    for value in values
+                    if (
+                        gpu := gpu_of(_with_plain_labels({**row, label: value}))
+                        if is_gpu
+                        else value
+                    )
                 ):
                     self._named[name] = label, gpus
                     break
-            known = set(self._values("labels", where))
-            for finer, coarser in combinations((f for f in families if f.job in known), 2):
+            label_names = set(self._values("labels", where))
+            for finer, coarser in combinations((f for f in families if f.job in label_names), 2):
                 where = {**span, "match[]": f'{name}{{{finer.job}!=""}}'}
                 if coarser.part:
                     pods = self._values(f"label/{coarser.job}/values", where)
                     carriers.update(map(workload_name, pods))
         self.carriers = frozenset(carriers)
         if not self._named:
-            raise self._no_gpus(_seen_instead(there))
+            raise self._no_gpus(_other_metrics(there))
         self._models = {
             labels.get(_UUID, ""): labels.get(_MODEL, "")
             for name in sorted(_INFOS.intersection(names))
-            for one in self._listed("series", {**span, "match[]": name})
-            if isinstance(one, dict)
-            for labels in [_labels(cast("dict[str, object]", one))]
+            for row in self._listed("series", {**span, "match[]": name})
+            if isinstance(row, dict)
+            for labels in [_labels(cast("dict[str, object]", row))]
         }
-        gpus = sorted({gpu for _, known in self._named.values() for gpu in known})
+        gpus = sorted({gpu for _, gpus_of_name in self._named.values() for gpu in gpus_of_name})
         starts = range(0, len(gpus), _GPUS_OF_PAGE)
         self.groups = tuple(tuple(gpus[n : n + _GPUS_OF_PAGE]) for n in starts)
 
@@ -737,17 +741,17 @@ class Prometheus:
         matched = f'{name}{{{self._named[name][0]}=~"({which})(::.*)?"}}[{self.step_s:.0f}s]'
         # Of a total the newest; the mean of others, which has no value where nothing was seen.
         over = "max" if name in METRICS[ENERGY] else "avg"
-        for one in self._range(f"{over}_over_time({matched})", begin_s, end_s):
-            named = replace(one, labels=_known_labels({**one.labels, "__name__": name}))
+        for row in self._range(f"{over}_over_time({matched})", begin_s, end_s):
+            named = replace(row, labels=_with_plain_labels({**row.labels, "__name__": name}))
             if gpu_of(named.labels) is None and named.labels.get(_UUID):
-                self.asked.cardless.add(named.labels[_UUID])
+                self.counts.cardless.add(named.labels[_UUID])
             yield _of_model(named, self._models)
 
     def _range(self, query: str, begin_s: float, end_s: float) -> Iterator[Series]:
-        asked = {"query": query, "step": f"{self.step_s:.0f}", "end": f"{end_s:.3f}"}
+        parameters = {"query": query, "step": f"{self.step_s:.0f}", "end": f"{end_s:.3f}"}
         try:
-            found = self._get(
-                "query_range", {**asked, "start": f"{begin_s + self.step_s:.3f}"}, post=True
+            result = self._get(
+                "query_range", {**parameters, "start": f"{begin_s + self.step_s:.3f}"}, post=True
             )
         except TooMuchError as error:
             half_s = self.step_s * ((end_s - begin_s) // self.step_s // 2)
@@ -757,7 +761,7 @@ class Prometheus:
             yield from self._range(query, begin_s + half_s, end_s)
             return
         try:
-            series = [_series(one) for one in found["result"]]
+            series = [_series(row) for row in result["result"]]
         except _NONSENSE as error:
             raise self._wrong("what it calls series is none") from error
         yield from series
@@ -768,23 +772,23 @@ class Prometheus:
     def _listed(self, path: str, where: Mapping[str, str]) -> list[Any]:
         """Of a label, or the labels; these cannot be asked for in parts."""
         try:
-            found = self._get(path, where)
+            listed = self._get(path, where)
         except TooMuchError as error:
             raise self._wrong(str(error)) from error
-        if not isinstance(found, list):
+        if not isinstance(listed, list):
             raise self._wrong(f"of {path} it has no list of names")
-        return cast("list[Any]", found)
+        return cast("list[Any]", listed)
 
-    def _get(self, path: str, asked: Mapping[str, str], *, post: bool = False) -> Any:
+    def _get(self, path: str, parameters: Mapping[str, str], *, post: bool = False) -> Any:
         """The data of an answer; a server that is busy or gone is asked again, later each time."""
         why = ""
         for n in range(_TRIES):
             if n:
-                self.asked.waits += 1
+                self.counts.waits += 1
             try:
-                status, body, wait_s = self._once(path, asked, post=post)
+                status, body, wait_s = self._once(path, parameters, post=post)
             except (requests.ConnectionError, requests.Timeout, urllib3.exceptions.HTTPError) as e:
-                if not self.asked.received_bytes:  # most likely a wrong address
+                if not self.counts.received_bytes:  # most likely a wrong address
                     raise SourceError(
                         f"{self.url} does not answer",
                         why=_cause(e),
@@ -805,10 +809,10 @@ class Prometheus:
             fix="see that it runs; the same command goes on where this one ended",
         )
 
-    def _once(self, path: str, asked: Mapping[str, str], *, post: bool) -> _Answer:
+    def _once(self, path: str, parameters: Mapping[str, str], *, post: bool) -> _Answer:
         """One answer, within its time and size."""
-        self.asked.requests += 1
-        given: dict[str, Any] = {"data": asked} if post else {"params": asked}
+        self.counts.requests += 1
+        given: dict[str, Any] = {"data": parameters} if post else {"params": parameters}
         # Said for each request, or REQUESTS_CA_BUNDLE goes before the ca_file.
         given["verify"] = ca if isinstance(ca := self._session.verify, str) else None
         status, headers, body = exchange(
@@ -820,7 +824,7 @@ class Prometheus:
             timeout=_TIMEOUT_S,
             **given,
         )
-        self.asked.received_bytes += len(body)
+        self.counts.received_bytes += len(body)
         wait_s = headers.get("Retry-After", "")
         is_number = wait_s.isascii() and wait_s.isdigit()
         return status, body, float(wait_s) if is_number else None
@@ -864,13 +868,13 @@ Source: TypeAlias = Prometheus | SeriesFile
 
 TOKEN = "ADVISOR_PROMETHEUS_TOKEN"
 
-_KNOWN = {
+_PARTS = {
     "basic_auth": {"username", "password", "password_file"},
     "authorization": {"type", "credentials", "credentials_file"},
     "tls_config": {"ca_file", "cert_file", "key_file", "insecure_skip_verify"},
 }
 _HEADER = {"values", "secrets", "files"}
-_OWN_HEADERS = {"authorization", "connection", "content-length", "content-type", "host"}
+_RESERVED_HEADERS = {"authorization", "connection", "content-length", "content-type", "host"}
 
 
 def session_for(secrets: Mapping[str, str], file: Path | None = None) -> requests.Session:
@@ -886,9 +890,9 @@ def session_for(secrets: Mapping[str, str], file: Path | None = None) -> request
     session = requests.Session()
     config: Mapping[str, Any] = _read(file) if file else {}
     if unknown := sorted(_unknown(config)):
-        parts = {**_KNOWN, "http_headers: NAME": _HEADER}
-        known = "; ".join(f"{part}: {', '.join(sorted(of))}" for part, of in parts.items())
-        raise InputError(f"{file} has {', '.join(unknown)}", fix=f"leave only these: {known}")
+        parts = {**_PARTS, "http_headers: NAME": _HEADER}
+        allowed = "; ".join(f"{part}: {', '.join(sorted(of))}" for part, of in parts.items())
+        raise InputError(f"{file} has {', '.join(unknown)}", fix=f"leave only these: {allowed}")
     base = file.parent if file else Path()
     if given := config.get("authorization"):
         kind, value = given.get("type", "Bearer"), _secret(given, "credentials", base)
@@ -919,23 +923,25 @@ def _unknown(config: Mapping[str, Any]) -> Iterator[str]:
         if part == "http_headers" and isinstance(given, dict):
             headers = cast("dict[object, object]", given).items()
             yield from (f"{part}.{name}" for name, of in headers if not _is_header(name, of))
-        elif part not in _KNOWN or not isinstance(given, dict):
+        elif part not in _PARTS or not isinstance(given, dict):
             yield str(part)
         else:
             names = map(str, cast("dict[object, object]", given))
-            yield from (f"{part}.{name}" for name in names if name not in _KNOWN[part])
+            yield from (f"{part}.{name}" for name in names if name not in _PARTS[part])
 
 
 def _is_header(name: object, given: object) -> bool:
     parts = cast("dict[object, object]", given).items() if isinstance(given, dict) else [(0, 0)]
-    known = all(part in _HEADER and isinstance(of, list) for part, of in parts)
-    return known and str(name).lower() not in _OWN_HEADERS
+    is_plain = all(part in _HEADER and isinstance(of, list) for part, of in parts)
+    return is_plain and str(name).lower() not in _RESERVED_HEADERS
 
 
 def _header(given: Mapping[str, Sequence[object]], base: Path) -> str:
     """All values of a header, as one line of it."""
-    plain = (str(one) for part in ("values", "secrets") for one in given.get(part, ()))
-    return ", ".join([*plain, *(_text_of(base / str(one)) for one in given.get("files", ()))])
+    plain = (str(value) for part in ("values", "secrets") for value in given.get(part, ()))
+    return ", ".join(
+        [*plain, *(_text_of(base / str(file_name)) for file_name in given.get("files", ()))]
+    )
 
 
 def _authorized(value: str, request: requests.PreparedRequest) -> requests.PreparedRequest:
@@ -957,10 +963,10 @@ def _text_of(path: Path) -> str:
 
 def _read(file: Path) -> Mapping[str, Any]:
     with InputError.instead_of((OSError, ValueError, yaml.YAMLError), f"{file} cannot be read"):
-        found: object = yaml.safe_load(file.read_text())
-    if not isinstance(found, dict):
+        content: object = yaml.safe_load(file.read_text())
+    if not isinstance(content, dict):
         raise InputError(f"{file} is no configuration of HTTP", fix="write basic_auth: in it")
-    return cast("Mapping[str, Any]", found)
+    return cast("Mapping[str, Any]", content)
 
 
 EVERY_S = 10.0
@@ -1029,7 +1035,7 @@ def read_exporters(urls: Sequence[str]) -> Iterator[_Row]:
         instance = urlsplit(url).netloc.rpartition("@")[2]
         for name, labels, value in _rows_of(url):
             if name in _NAMES or name in _INFOS:
-                yield _known_labels({"instance": instance, **labels, "__name__": name}), value
+                yield _with_plain_labels({"instance": instance, **labels, "__name__": name}), value
 
 
 def see_exporters(urls: Sequence[str]) -> None:
@@ -1042,7 +1048,7 @@ def see_exporters(urls: Sequence[str]) -> None:
         if not any(_UUID in labels for labels, _ in read_exporters([url])):
             raise SourceError(
                 f"{_without_account(url)[0]} has no metrics of GPUs",
-                why=_seen_instead(name for name, _, _ in _rows_of(url)),
+                why=_other_metrics(name for name, _, _ in _rows_of(url)),
                 fix="name the address at which one of these programs shows its metrics",
             )
 

@@ -25,7 +25,7 @@ from advisor.formats.wire import to_plain
 from advisor.predict.features import MEASURED_ON
 from advisor.settings import read_settings
 from advisor.wire.answers import Said
-from advisor_advice.conditions import own_profiles
+from advisor_advice.conditions import local_profiles
 from advisor_advice.placers import PLACERS, Pasted, pasted
 from advisor_audit.audit import Audit, SharingSet, TellProgress, Wanted, audit as make_audit
 from advisor_audit.owners import Family, families_of
@@ -118,13 +118,13 @@ def audit(
         objective=objective,
         limits=limits,
         prices=settings.policy.prices,
-        known=own_profiles(settings, profiles),
+        profiles=local_profiles(settings, profiles),
     )
     families = families_of(job_label)
     read = _state_of(series) if series else None
     # Where pages of what is asked for are kept until the audit is done.
-    asked = repr([prometheus, dcgm, nvml, read, days, step, within, job_label])
-    folder = open_home(settings.home, "audits", hashlib.sha256(asked.encode()).hexdigest()[:16])
+    identity = repr([prometheus, dcgm, nvml, read, days, step, within, job_label])
+    folder = open_home(settings.home, "audits", hashlib.sha256(identity.encode()).hexdigest()[:16])
     try:
         with _alone(folder), _telling() as tell, _open(keep if prometheus else None) as kept:
             if prometheus:
@@ -138,35 +138,37 @@ def audit(
                 source = SeriesFile(
                     as_series(file, folder), step_s=step, families=families, url=str(file)
                 )
-            found, points = make_audit(source, folder, wanted, tell, kept)
+            result, points = make_audit(source, folder, wanted, tell, kept)
     except KeyboardInterrupt:
         say("stopped; what was read is kept: the same command goes on from there", err=True)
         raise typer.Exit(STOPPED) from None
     with InputError.instead_of(OSError, f"{out} cannot be written"):
-        replace_file(out, page(found).encode(), PUBLIC_FILE)
-        replace_file(out.with_suffix(".json"), f"{as_json_text(found)}\n".encode(), PUBLIC_FILE)
+        replace_file(out, page(result).encode(), PUBLIC_FILE)
+        replace_file(out.with_suffix(".json"), f"{as_json_text(result)}\n".encode(), PUBLIC_FILE)
     shutil.rmtree(folder)
     if points:
         with open_store(settings.database_url, settings.home) as store:
             store.add(points)
     if as_json:
-        words = placer and [_words_for(placer, one) for one in found.changes]
-        say(as_json_text({**to_plain(found), "placer": words} if words else found))
+        words = placer and [_words_for(placer, change) for change in result.changes]
+        say(as_json_text({**to_plain(result), "placer": words} if words else result))
         return
-    console = print_screen(Said(headline=headline(found), lines=tuple(_lines(found, out))))
-    for one in found.changes if placer else ():
-        words = _words_for(placer or "", one)
+    console = print_screen(Said(headline=headline(result), lines=tuple(_lines(result, out))))
+    for change in result.changes if placer else ():
+        words = _words_for(placer or "", change)
         # YAML of several, which is one stream.
         mark = "--- #" if any(line.startswith("---") for line in words.lines) else "#"
-        say("\n".join((f"{mark} {_in_line(change_text(one, 1.0)[0])}", *words.lines)))
-        if one is found.changes[-1]:
+        say("\n".join((f"{mark} {_in_line(change_text(change, 1.0)[0])}", *words.lines)))
+        if change is result.changes[-1]:
             print_list(console, f"for {words.version}, which cannot express:", "-", words.cannot)
 
 
-def _words_for(placer: str, one: SharingSet) -> Pasted:
-    split = Split(one.limits_percent, "limited" if min(one.limits_percent) < WHOLE else "uncapped")
-    memory = MemoryFit(one.memory_mib, one.card_mib)
-    return pasted(placer, one.gpu_model, [*map(_in_line, one.jobs)], split, memory)
+def _words_for(placer: str, change: SharingSet) -> Pasted:
+    split = Split(
+        change.limits_percent, "limited" if min(change.limits_percent) < WHOLE else "uncapped"
+    )
+    memory = MemoryFit(change.memory_mib, change.card_mib)
+    return pasted(placer, change.gpu_model, [*map(_in_line, change.jobs)], split, memory)
 
 
 def _in_line(name: str) -> str:
@@ -183,8 +185,8 @@ def _remove_pages(folder: Path, pattern: str) -> None:
 def _state_of(file: Path) -> tuple[str, int, int]:
     """Which file it is, and whether it is still as it was."""
     with InputError.instead_of(OSError, f"{file} cannot be read"):
-        found = file.stat()
-    return str(file.resolve()), found.st_size, found.st_mtime_ns
+        state = file.stat()
+    return str(file.resolve()), state.st_size, state.st_mtime_ns
 
 
 @contextmanager
@@ -266,8 +268,8 @@ def _open(path: Path | None) -> AbstractContextManager[IO[bytes] | None]:
 _CHANGES = ("First", "Second", "Third")
 
 
-def _lines(found: Audit, out: Path) -> Iterator[tuple[str, str]]:
-    now, shared, months = found.now, found.shared, found.span.months
+def _lines(result: Audit, out: Path) -> Iterator[tuple[str, str]]:
+    now, shared, months = result.now, result.shared, result.span.months
     yield "", f"{'today':>9}{'shared':>9}{'range':>18}"
     yield _row("GPUs", now.cards, shared.cards, "most at once")
     yield _row("Hours", now.gpu_hours, shared.gpu_hours, "GPU hours")
@@ -278,29 +280,29 @@ def _lines(found: Audit, out: Path) -> Iterator[tuple[str, str]]:
         yield _row("Money", now.cost / months, shared.cost.times(1 / months), "a month")
     else:
         yield "Money", NO_PRICE.removeprefix("Money a month: ")
-    for name, one in zip(_CHANGES, found.changes, strict=False):
-        who, saves, risks = change_text(one, months)
+    for name, change in zip(_CHANGES, result.changes, strict=False):
+        who, saves, risks = change_text(change, months)
         yield name, f"put {who}: {', '.join(saves)} less a month"
         yield "", f"at risk: {'; '.join(risks)}"
-    fills = Counter(job.fills for job in found.jobs)
+    fills = Counter(job.fills for job in result.jobs)
     said = {
         "leave most of a GPU unused": fills[False],
         "fill one": fills[True],
         "may or may not: no SM activity was read": fills[None],
-        "look like servers": sum(job.is_server for job in found.jobs),
+        "look like servers": sum(job.is_server for job in result.jobs),
     }
-    told = ", ".join(f"{count:,} {what}" for what, count in said.items() if count)
-    known = f"; {found.kept:,} kept by name for advice" if found.kept else ""
-    yield "Jobs", f"{len(found.jobs) + found.left_out:,}: {told}{known}"
-    held = (f"{one.label or 'no label'} {one.gpu_hours:,.3g} h" for one in found.held_by)
+    kinds = ", ".join(f"{count:,} {what}" for what, count in said.items() if count)
+    kept = f"; {result.kept:,} kept by name for advice" if result.kept else ""
+    yield "Jobs", f"{len(result.jobs) + result.left_out:,}: {kinds}{kept}"
+    held = (f"{label.label or 'no label'} {label.gpu_hours:,.3g} h" for label in result.held_by)
     yield "Held by", ", ".join(held)
-    if left := found.left_hours:
+    if left := result.left_hours:
         hours = ", ".join(f"{h:,.3g} {why}" for why, h in left.items())
         yield "Unseen", f"GPU hours that stay as they are: {hours}"
-    if strangers := sorted({job.gpu_model for job in found.jobs} - {*MEASURED_ON}):
+    if strangers := sorted({job.gpu_model for job in result.jobs} - {*MEASURED_ON}):
         yield "Unsure", f"no set was ever measured on {listed(strangers)}"
-    for one in found.first_pairs[:1]:
-        yield "Next", f"{one.command}   # {_range(one.saved_w)} W less"
+    for change in result.first_pairs[:1]:
+        yield "Next", f"{change.command}   # {_range(change.saved_w)} W less"
     yield "Page", f"{out}, and {out.with_suffix('.json')}"
 
 

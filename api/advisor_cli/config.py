@@ -26,12 +26,12 @@ def config(as_json: AsJson = False) -> None:
 def _in_force() -> list[dict[str, str | float | None]]:
     """Each setting; a value of None is nothing, or no bound."""
     settings, kept = read_settings(), written(os.environ)
-    found = list[dict[str, str | float | None]]()
+    rows = list[dict[str, str | float | None]]()
     for name, value_of in KEYS.items():
         variable, value = variable_of(name), value_of(settings)
         plain = value if isinstance(value, float | None) else str(value)
         by_file = "file" if variable in kept else "default"
         set_by = "environment" if os.environ.get(variable) else by_file
         bound = None if plain == math.inf else plain
-        found.append({"name": name, "value": bound, "set_by": set_by, "variable": variable})
-    return found
+        rows.append({"name": name, "value": bound, "set_by": set_by, "variable": variable})
+    return rows

@@ -362,7 +362,7 @@ def grouped(command: Callable[..., R]) -> Callable[..., R]:
 
 def _fields(kind: Any) -> Iterator[inspect.Parameter]:
     """Its own fields before those that it has in common with others, as help lists them."""
-    types, own = get_type_hints(kind, include_extras=True), kind.__annotations__
+    types, annotations = get_type_hints(kind, include_extras=True), kind.__annotations__
     yield from (
         inspect.Parameter(
             field.name,
@@ -370,7 +370,7 @@ def _fields(kind: Any) -> Iterator[inspect.Parameter]:
             default=inspect.Parameter.empty if field.default is MISSING else field.default,
             annotation=types[field.name],
         )
-        for field in sorted(fields(kind), key=lambda field: field.name not in own)
+        for field in sorted(fields(kind), key=lambda field: field.name not in annotations)
     )
 
 

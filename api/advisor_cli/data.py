@@ -50,10 +50,10 @@ def import_(files: list[Path], as_json: AsJson = False) -> None:
     with open_store(settings.database_url, settings.home) as store:
         check_import(points, [row for job in jobs for row in store.profile_rows(job, job)])
         counts = {kind: _take_in(store, points, record) for kind, record in _RECORDS.items()}
-        known = [point for job in jobs for point in store.solo_points(job=job)]
+        stored = [point for job in jobs for point in store.solo_points(job=job)]
     read, new = (sum(count[key] for count in counts.values()) for key in ("read", "new"))
     # Points that were there say nothing new.
-    notes = import_notes(points, known) if new else []
+    notes = import_notes(points, stored) if new else []
     each = "; ".join(f"{kind} {c['read']} read, {c['new']} new" for kind, c in counts.items())
     lines = (f"{read} points read, {new} new ({each})", *(f"! {note}" for note in notes))
     _say(as_json, "\n".join(lines), read=read, new=new, **counts, notes=notes)
@@ -75,7 +75,7 @@ def export(
     with open_store(settings.database_url, settings.home) as store:
         points = _wanted(store, kind, job, run)
     write_points(file, points)
-    told = (
+    written = (
         f"{len(points)} points written to {file}"
         if points
         else (
@@ -83,7 +83,7 @@ def export(
             "advisor: advisor.load_dataset (docs/schema.md)"
         )
     )
-    _say(as_json, told, written=len(points))
+    _say(as_json, written, written=len(points))
 
 
 @app.command("delete")

@@ -17,20 +17,20 @@ from advisor_data import is_begun, open_store
 from advisor_models.registry import Registry
 
 _JOBS: Columns[DriftedJob] = (
-    ("job", lambda one: one.job),
-    ("quantity", lambda one: one.quantity),
-    ("of expected", lambda one: f"{100 * one.ratio:.0f} %"),
-    ("launches", lambda one: one.observations),
-    ("since", lambda one: one.since),
-    ("card", lambda one: one.gpu_uuid),
-    ("new since then", lambda one: ", ".join(one.software)),
+    ("job", lambda job: job.job),
+    ("quantity", lambda job: job.quantity),
+    ("of expected", lambda job: f"{100 * job.ratio:.0f} %"),
+    ("launches", lambda job: job.observations),
+    ("since", lambda job: job.since),
+    ("card", lambda job: job.gpu_uuid),
+    ("new since then", lambda job: ", ".join(job.software)),
 )
 _CARDS: Columns[CardPower] = (
-    ("card", lambda one: one.gpu_uuid),
-    ("draws, against others", lambda one: f"{_off(one.power_factor.value)} %"),
-    ("90 %", lambda one: f"{_off(one.power_factor.low)} to {_off(one.power_factor.high)} %"),
-    ("jobs alone", lambda one: one.references),
-    ("pairs", lambda one: one.observations),
+    ("card", lambda card: card.gpu_uuid),
+    ("draws, against others", lambda card: f"{_off(card.power_factor.value)} %"),
+    ("90 %", lambda card: f"{_off(card.power_factor.low)} to {_off(card.power_factor.high)} %"),
+    ("jobs alone", lambda card: card.references),
+    ("pairs", lambda card: card.observations),
 )
 
 
@@ -46,38 +46,38 @@ def drift(as_json: AsJson = False) -> None:
 
     Example: advisor drift
     """
-    found, cards = _found(read_settings())
+    experience, cards = _experience(read_settings())
     if as_json:
-        told = {
-            "observations": len(found.expected),
-            "drifts": found.drifts,
+        answer = {
+            "observations": len(experience.expected),
+            "drifts": experience.drifts,
             "cards": cards,
-            "outdated_checks": [*found.outdated.values()],
+            "outdated_checks": [*experience.outdated.values()],
         }
-        say(as_json_text(told))
+        say(as_json_text(answer))
         return
-    say_lines(_lines(found))
-    if found.drifts:
+    say_lines(_lines(experience))
+    if experience.drifts:
         say("")
-        print_table(table_of(_JOBS, found.drifts))
+        print_table(table_of(_JOBS, experience.drifts))
     if cards:
         say("")
         print_table(table_of(_CARDS, cards))
 
 
-def _lines(found: Conditions) -> Iterable[str]:
-    compared = count_of(len(found.expected), "launched pair")
+def _lines(experience: Conditions) -> Iterable[str]:
+    compared = count_of(len(experience.expected), "launched pair")
     yield (
         f"{compared} compared with what the model in use expects"
-        if found.expected
+        if experience.expected
         else "there is no launched pair to compare: advisor launch"
     )
-    if found.expected and not found.drifts:
+    if experience.expected and not experience.drifts:
         yield "no job has drifted"
-    yield from found.outdated.values()
+    yield from experience.outdated.values()
 
 
-def _found(settings: Settings) -> tuple[Conditions, list[CardPower]]:
+def _experience(settings: Settings) -> tuple[Conditions, list[CardPower]]:
     """What the newest launches say against the model in use, and what their cards draw.
 
     Raises:
@@ -88,9 +88,9 @@ def _found(settings: Settings) -> tuple[Conditions, list[CardPower]]:
         return NOTHING, []
     predictor = Registry(settings.home / "models").open_champion()
     with open_store(settings.database_url, settings.home) as store:
-        found = experience_of(store, predictor, checks_of(settings), settings.home)
+        experience = experience_of(store, predictor, checks_of(settings), settings.home)
         cards = sorted(
-            {(one.observation.gpu_model, one.observation.gpu_uuid) for one in found.expected}
+            {(e.observation.gpu_model, e.observation.gpu_uuid) for e in experience.expected}
         )
-        factors = [stored_factor(model, card, found.expected, store) for model, card in cards]
-    return found, [factor.told for factor in factors if factor]
+        factors = [stored_factor(model, card, experience.expected, store) for model, card in cards]
+    return experience, [factor.summary for factor in factors if factor]

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from advisor.core.gpu import ADVISED_JOBS, Gpu, MemoryFit, read_bound
-from advisor.core.wording import as_asked, counted, less_or_more
+from advisor.core.wording import as_requested, counted, less_or_more
 from advisor.errors import AdvisorError, InputError, SourceError
 from advisor.launch.folder import (
     LaunchFolder,
@@ -178,22 +178,22 @@ def launch(
     """
     settings = read_settings()
     together = [every_job(jobs), *map(_together, then or ())]
-    asked = replace(_of_jobs(together, limits), **asdict(rules))
+    request = replace(_of_jobs(together, limits), **asdict(rules))
     resolved = partial(
-        ResolvedLaunch, request=asked, profiles=limits.profiles, asked_by=user_name()
+        ResolvedLaunch, request=request, profiles=limits.profiles, asked_by=user_name()
     )
     if join is not None:
-        asked.check_join()
+        request.check_join()
         folder = find_folder(settings.home / "launches", join)
         # A launch without a GPU yet cannot be joined; the requested GPU is shown.
-        seen = _see_gpu(folder.read_status().gpu_uuid or folder.read_spec().gpu, settings)
-        raise typer.Exit(join_launch(folder, resolved(card=seen), settings, as_json=as_json))
-    asked.check()
-    check_arguments(asked, settings)
-    seen = _see_gpu(rules.gpu, settings, needed=not rules.dry_run)
-    spec = make_spec(resolved(card=seen), settings)
+        card = _see_gpu(folder.read_status().gpu_uuid or folder.read_spec().gpu, settings)
+        raise typer.Exit(join_launch(folder, resolved(card=card), settings, as_json=as_json))
+    request.check()
+    check_arguments(request, settings)
+    card = _see_gpu(rules.gpu, settings, needed=not rules.dry_run)
+    spec = make_spec(resolved(card=card), settings)
     if rules.dry_run:
-        say_lines([as_json_text(spec)] if as_json else _plan_lines(spec, seen, settings))
+        say_lines([as_json_text(spec)] if as_json else _plan_lines(spec, card, settings))
         return
     raise typer.Exit(_launch(spec, settings, detach=detach, as_json=as_json))
 
@@ -249,18 +249,18 @@ def _launch(spec: LaunchSpec, settings: Settings, *, detach: bool, as_json: bool
     if not as_json:
         say_lines((f"! {note}" for note in spec.notes), err=True)
     show = show_live if plain_console().is_terminal else show_lines
-    found = statuses(folder, supervisor)
+    progress = statuses(folder, supervisor)
     with asking_to_stop(folder.ask_stop):
-        status = show_json(found, folder) if as_json else show(found)
+        status = show_json(progress, folder) if as_json else show(progress)
     if not as_json:
         for screen in end_screens(status, observations(folder), settings.policy.prices):
             print_screen(screen)
     return exit_code(status)
 
 
-def _detached(folder: LaunchFolder, found: Iterator[LaunchStatus], *, as_json: bool) -> int:
+def _detached(folder: LaunchFolder, progress: Iterator[LaunchStatus], *, as_json: bool) -> int:
     """Wait until the limits are proven and all run, or until it has failed."""
-    status = next(status for status in found if status.over or status.state == "running")
+    status = next(status for status in progress if status.over or status.state == "running")
     say(as_json_text(final_json(folder, status)) if as_json else folder.launch_id)
     if status.state == "failed":
         say(line(status), err=True)
@@ -283,12 +283,12 @@ def join_launch(
         share = f"{first_status(request, '').jobs[-1].share_text} for {name}"
         expected = [f"with {share}: {_expected(made, made.forecast)}"] if made.forecast else []
         say_lines((*expected, *(f"! {note}" for note in request.notes)), err=True)
-    asked = ask_join(folder, request)
+    join_name = ask_join(folder, request)
     try:
-        while (said := join_status(folder, asked, request)).outcome == "waiting":
+        while (said := join_status(folder, join_name, request)).outcome == "waiting":
             time.sleep(0.2)
     except KeyboardInterrupt:
-        withdraw(folder, asked)
+        withdraw(folder, join_name)
         raise
     say(as_json_text(said) if as_json else _join_text(folder.launch_id, said))
     refused = said.outcome == "refused"
@@ -304,16 +304,16 @@ def _join_text(launch_id: str, said: JobStatus) -> str:
 
 
 def _plan_lines(spec: LaunchSpec, gpu: Gpu | None, settings: Settings) -> Iterator[str]:
-    seen = gpu.model if gpu else "not seen"
+    model = gpu.model if gpu else "not seen"
     tried = f", each way for {spec.try_s:g} s and the best to its end" if spec.try_s else ""
-    yield f"nothing is started; on GPU {spec.gpu} ({seen}){tried}:"
+    yield f"nothing is started; on GPU {spec.gpu} ({model}){tried}:"
     for pair in spec.pairs:
         card_mib = gpu and gpu.memory_mib
-        yield f"{as_asked(job.name for job in pair.jobs)} at {pair.split}"
+        yield f"{as_requested(job.name for job in pair.jobs)} at {pair.split}"
         shares = zip(pair.parts, pair.shares(card_mib), strict=True)
         for (part, share), alike in groupby(shares):
             units = f", {part.units} units" if part.units is not None else ""
-            yield f"  {as_asked([part.job.name] * len([*alike]))}: {share.percent:g} %{units}"
+            yield f"  {as_requested([part.job.name] * len([*alike]))}: {share.percent:g} %{units}"
             yield f"    {' '.join(part.job.command)}"
             bound, _ = read_bound(part.memory_bound)
             limits = limit_environment(pair, share, gpu, settings)
@@ -334,8 +334,8 @@ def _memory_text(memory: MemoryFit) -> str:
     needs = " + ".join("?" if need is None else f"{need:g}" for need in memory.needs_mib)
     if memory.most_mib is None:
         return f"{needs} MiB"
-    known = "fits" if memory.fits else "not known whether it fits"
-    return f"{needs} of {memory.most_mib:.0f} MiB: {known}"
+    verdict = "fits" if memory.fits else "not known whether it fits"
+    return f"{needs} of {memory.most_mib:.0f} MiB: {verdict}"
 
 
 def _expected(pair: LaunchSet, forecast: Forecast) -> str:

@@ -22,7 +22,7 @@ from advisor.core.records import (
     Observation,
     ObservedPart,
 )
-from advisor.core.wording import as_asked, below_normal_text, energy_text, less_or_more, listed
+from advisor.core.wording import as_requested, below_normal_text, energy_text, less_or_more, listed
 from advisor.errors import AdvisorError, InputError, JobError
 from advisor.formats.moments import duration_text
 from advisor.formats.rows import from_row, to_row
@@ -34,7 +34,7 @@ from advisor.validity.points import FASTEST
 from advisor.wire.answers import Said
 from advisor_cli.console import as_json_text, plain_console, plain_table, say
 
-_OWN_CODES = dict.fromkeys(("job-hung", "time-limit", "mps-fault"), JobError.exit_code)
+_EXIT_CODES = dict.fromkeys(("job-hung", "time-limit", "mps-fault"), JobError.exit_code)
 
 
 def statuses(
@@ -45,11 +45,11 @@ def statuses(
     Raises:
         JobError: the supervisor never began.
     """
-    seen = None
+    shown_status = None
     while True:
         # Asked first: it may begin and end between the two.
         gone = supervisor is not None and supervisor.poll() is not None
-        if (status := folder.read_status()) != seen:
+        if (status := folder.read_status()) != shown_status:
             yield status
         if status.over:
             return
@@ -59,16 +59,16 @@ def statuses(
                 why=_log_tail(folder),
                 fix=f"see {folder.path / LOG}",
             )
-        seen = status
+        shown_status = status
         time.sleep(0.2)
 
 
-def show_lines(found: Iterator[LaunchStatus]) -> LaunchStatus:
+def show_lines(progress: Iterator[LaunchStatus]) -> LaunchStatus:
     """A line for each change of state or pair, and one now and then."""
     said: object = None
     said_s = 0.0
     status = None
-    for status in found:
+    for status in progress:
         key = (status.state, status.pair_number, [job.outcome for job in status.jobs])
         if key != said or time.monotonic() - said_s > 10:
             said, said_s = key, time.monotonic()
@@ -77,24 +77,26 @@ def show_lines(found: Iterator[LaunchStatus]) -> LaunchStatus:
     return status
 
 
-def show_live(found: Iterator[LaunchStatus]) -> LaunchStatus:
+def show_live(progress: Iterator[LaunchStatus]) -> LaunchStatus:
     """A table that is drawn again with each status."""
     console = plain_console()
     with Live(console=console, auto_refresh=False) as live:
-        return _last(found, lambda one: live.update(table(one, console.width), refresh=True))
+        return _last(
+            progress, lambda status: live.update(table(status, console.width), refresh=True)
+        )
 
 
-def show_json(found: Iterator[LaunchStatus], folder: LaunchFolder) -> LaunchStatus:
+def show_json(progress: Iterator[LaunchStatus], folder: LaunchFolder) -> LaunchStatus:
     """One object a line as in status.json; the last one has the observations, too."""
-    status = _last(found, lambda status: None if status.over else say(as_json_text(status)))
+    status = _last(progress, lambda status: None if status.over else say(as_json_text(status)))
     say(as_json_text(final_json(folder, status)))
     return status
 
 
-def _last(found: Iterator[LaunchStatus], show: Callable[[LaunchStatus], object]) -> LaunchStatus:
+def _last(progress: Iterator[LaunchStatus], show: Callable[[LaunchStatus], object]) -> LaunchStatus:
     """The last of some statuses, each of which is shown."""
     status = None
-    for status in found:
+    for status in progress:
         show(status)
     assert status is not None
     return status
@@ -107,19 +109,19 @@ def final_json(folder: LaunchFolder, status: LaunchStatus) -> dict[str, Any]:
 
 def observations(folder: LaunchFolder) -> list[Observation]:
     """What those that are over did together; a line that was cut off is left out."""
-    found: list[Observation] = []
+    rows: list[Observation] = []
     with suppress(OSError):
         for text in observation_lines(folder):
             with suppress(ValueError, InputError):
-                found.append(from_row(Observation, json.loads(text)))
-    return found
+                rows.append(from_row(Observation, json.loads(text)))
+    return rows
 
 
 def exit_code(status: LaunchStatus) -> int:
     """Exit code of a command about a launch: 0 unless it failed."""
     if status.state != "failed":
         return 0
-    return (error_codes() | _OWN_CODES).get(status.code or "", AdvisorError.exit_code)
+    return (error_codes() | _EXIT_CODES).get(status.code or "", AdvisorError.exit_code)
 
 
 def error_codes() -> dict[str, int]:
@@ -194,7 +196,7 @@ def _head(status: LaunchStatus) -> str:
 
 def _rows(status: LaunchStatus) -> Iterator[tuple[str, ...]]:
     for job in status.jobs:
-        speed = "" if (own := job.speed) is None else speed_text(own)
+        speed = "" if (alone := job.speed) is None else speed_text(alone)
         units = "" if job.units_granted is None else str(job.units_granted)
         share, progress = job.share_text, f"{job.steps:,.0f}"
         # Of one that is over its mean, which is what was predicted.
@@ -204,8 +206,8 @@ def _rows(status: LaunchStatus) -> Iterator[tuple[str, ...]]:
     yield "power", "", "", "", "", *_beside(status.watts, status.predicted_power_w, "W"), "", ""
     # A difference: how far off it is in percent of itself says nothing.
     saved = _percent(_predicted_saved(status))
-    own = _percent(status.part_saved)
-    yield "energy saved", "", "", "", "", own, saved, "", "", ""
+    alone = _percent(status.part_saved)
+    yield "energy saved", "", "", "", "", alone, saved, "", "", ""
 
 
 def _memory(job: JobStatus) -> str:
@@ -231,10 +233,10 @@ def _moves(status: LaunchStatus) -> Iterator[str]:
         for job in status.jobs
         if job.outcome != "stopped" or job.error
     ]
-    known = [(moment, text) for moment, text in (*came, *left) if moment]
+    moments = [(moment, text) for moment, text in (*came, *left) if moment]
     if status.over and not any(moment for moment, _ in came):
         return
-    yield from (f"{moment[11:19]} {text}" for moment, text in sorted(known))
+    yield from (f"{moment[11:19]} {text}" for moment, text in sorted(moments))
 
 
 def _beside(now: float | None, predicted: Interval | None, unit: str) -> tuple[str, str, str]:
@@ -288,9 +290,9 @@ def _tail(status: LaunchStatus) -> Iterator[str]:
 
 def _drift_text(status: LaunchStatus) -> str:
     """Speeds of late and work per joule so far, of what is promised; empty: neither is known."""
-    told = [f"{job.job} {job.drift.text}" for job in status.jobs if job.drift]
-    told += [f"all {status.speed_drift.text}"] if status.speed_drift and len(told) > 1 else []
-    parts = [f"speed of {', '.join(told)}"] if told else []
+    drifts = [f"{job.job} {job.drift.text}" for job in status.jobs if job.drift]
+    drifts += [f"all {status.speed_drift.text}"] if status.speed_drift and len(drifts) > 1 else []
+    parts = [f"speed of {', '.join(drifts)}"] if drifts else []
     parts += [f"work per joule {status.work_drift.text}"] if status.work_drift else []
     since = f"since {(status.promised_at or '')[11:19]}"
     if status.promise_renewed:
@@ -302,7 +304,7 @@ def _job(job: JobStatus) -> str:
     only_set = " set" if job.proof == "set" else ""
     units = f" ({job.units_granted} units{only_set})" if job.units_granted is not None else ""
     rate = f" {job.rate:.4g} {job.rate_unit}/s" if job.rate is not None else ""
-    speed = "" if (own := job.relative_speed) is None else f" = {speed_text(own)}"
+    speed = "" if (speed_now := job.relative_speed) is None else f" = {speed_text(speed_now)}"
     joined = f" (joined {job.joined_at[11:19]})" if job.joined_at else ""
     unread = unread_text(job.unread, job.unread_since, job.stalled_since)
     tail = f" ({unread})" if unread else ""
@@ -348,15 +350,15 @@ def end_screens(
     status: LaunchStatus, observed: Sequence[Observation], prices: Prices
 ) -> Iterator[Said]:
     """A screen for each set of jobs that ran together, and how the launch ended once it has."""
-    begins = [n for n, seen in enumerate(observed) if seen.stretch == 0]
+    begins = [n for n, o in enumerate(observed) if o.stretch == 0]
     together = [observed[n] for n in begins]
     began = tuple(job for job in status.jobs if job.joined_at is None)
-    own = sorted((job.job, job.share_percent) for job in began)
-    last = together.pop() if together and own == _seats(together[-1]) else None
-    for seen in together:
-        jobs = [_Job(part) for part in seen.parts]
-        lines = tuple(_of_pair(seen, jobs, prices))
-        yield Said(headline=_headline(seen.state, seen, jobs), lines=lines)
+    seats = sorted((job.job, job.share_percent) for job in began)
+    last = together.pop() if together and seats == _seats(together[-1]) else None
+    for observation in together:
+        jobs = [_Job(part) for part in observation.parts]
+        lines = tuple(_of_pair(observation, jobs, prices))
+        yield Said(headline=_headline(observation.state, observation, jobs), lines=lines)
     if not status.over:
         return
     jobs, ending = list[_Job](), list[tuple[str, str]]()
@@ -369,8 +371,8 @@ def end_screens(
     yield Said(headline=_headline(status.state, last, jobs), lines=lines)
 
 
-def _seats(seen: Observation) -> list[tuple[str, float]]:
-    return sorted((part.job, part.share_percent) for part in seen.parts)
+def _seats(observation: Observation) -> list[tuple[str, float]]:
+    return sorted((part.job, part.share_percent) for part in observation.parts)
 
 
 def _whole(status: LaunchStatus) -> Iterator[tuple[str, str]]:
@@ -388,85 +390,91 @@ def _moved(status: LaunchStatus, later: Sequence[Observation]) -> Iterator[tuple
     yield from (("" if n else "Moves", text) for n, text in enumerate(_moves(status)))
     for job in status.jobs:
         seat = job.job, job.share_percent
-        seen = next((seen for seen in later if job.joined_at and seat in _seats(seen)), None)
-        if seen is not None:
-            part = next(p for p in seen.parts if p.job == job.job)
-            power = "" if seen.power_w is None else f"; all draw {seen.power_w:.0f} W"
-            said = seen.predicted_power_w
+        observation = next((o for o in later if job.joined_at and seat in _seats(o)), None)
+        if observation is not None:
+            part = next(p for p in observation.parts if p.job == job.job)
+            power = "" if observation.power_w is None else f"; all draw {observation.power_w:.0f} W"
+            said = observation.predicted_power_w
             beside = "" if not power or said is None else f" ({said:.0f} predicted)"
             yield "Joined", f"{_each(_Job(part, job))}{power}{beside}"
 
 
-def _in_order(seen: Observation, status: LaunchStatus, began: int) -> list[_Job]:
+def _in_order(observation: Observation, status: LaunchStatus, began: int) -> list[_Job]:
     """The jobs that began together, as launched; an observation has them by name."""
     places = sorted(range(began), key=lambda n: status.jobs[n].job)
     forecasts = status.forecast.jobs if status.forecast else (None,) * began
     by_place = {
         n: _Job(part, status.jobs[n], forecasts[n])
-        for n, part in zip(places, seen.parts, strict=True)
+        for n, part in zip(places, observation.parts, strict=True)
     }
     return [by_place[n] for n in range(began)]
 
 
-def _headline(state: str, seen: Observation | None, jobs: Sequence[_Job]) -> str:
-    if seen is None:
+def _headline(state: str, observation: Observation | None, jobs: Sequence[_Job]) -> str:
+    if observation is None:
         return f"{state.upper()}: nothing ran together."
-    names = listed(as_asked(job.part.job for job in jobs).split())
-    return f"{state.upper()} after {duration_text(_took_s(seen))}: {names} {_split(seen, jobs)}."
+    names = listed(as_requested(job.part.job for job in jobs).split())
+    return f"{state.upper()} after {duration_text(_took_s(observation))}: {names} {_split(observation, jobs)}."
 
 
-def _split(seen: Observation, jobs: Sequence[_Job]) -> str:
+def _split(observation: Observation, jobs: Sequence[_Job]) -> str:
     low = below_normal_text(job.part.job for job in jobs if job.part.below_normal)
-    if seen.mode in _FREE:
-        return _FREE[seen.mode] + low
+    if observation.mode in _FREE:
+        return _FREE[observation.mode] + low
     units = " + ".join(str(job.part.units) for job in jobs)
-    if not seen.units_total or "None" in units:
+    if not observation.units_total or "None" in units:
         return f"at {'/'.join(f'{job.part.share_percent:g}' for job in jobs)}{low}"
-    return f"at {units} of {seen.units_total} {UNIT_NAMES[vendor_of(seen.gpu_model)]}{low}"
+    return f"at {units} of {observation.units_total} {UNIT_NAMES[vendor_of(observation.gpu_model)]}{low}"
 
 
-def _of_pair(seen: Observation, jobs: Sequence[_Job], prices: Prices) -> Iterator[tuple[str, str]]:
+def _of_pair(
+    observation: Observation, jobs: Sequence[_Job], prices: Prices
+) -> Iterator[tuple[str, str]]:
     """What it took and saved, what each job did, and whether its work was right."""
-    whole_j, apart_s, apart_j = seen.energy_to_end_j, _apart_s(seen), seen.energy_apart_j
-    yield "Energy", _energy(seen, whole_j, apart_j)
-    if (stp := _stp(seen)) is not None:
-        yield "Work", _work(seen, stp, apart_s)
+    whole_j, apart_s, apart_j = (
+        observation.energy_to_end_j,
+        _apart_s(observation),
+        observation.energy_apart_j,
+    )
+    yield "Energy", _energy(observation, whole_j, apart_j)
+    if (stp := _stp(observation)) is not None:
+        yield "Work", _work(observation, stp, apart_s)
     if prices.are_set and whole_j is not None and apart_s and apart_j:
-        yield "Price", prices.text((_took_s(seen), whole_j), (apart_s, apart_j))
+        yield "Price", prices.text((_took_s(observation), whole_j), (apart_s, apart_j))
     yield from (("" if n else "Each", _each(job)) for n, job in enumerate(jobs))
-    found = {part.results for part in seen.parts}
+    verdicts = {part.results for part in observation.parts}
     each = (f"{job.part.job} {_RESULTS[job.part.results]}" for job in jobs)
-    results = _RESULTS[found.pop()] if len(found) == 1 else ", ".join(each)
-    held = "a limit was BROKEN" if LIMIT_BROKEN in seen.flags else "limits held all the time"
-    yield "Results", f"{results}; {'no limits were set' if seen.mode in _FREE else held}"
+    results = _RESULTS[verdicts.pop()] if len(verdicts) == 1 else ", ".join(each)
+    held = "a limit was BROKEN" if LIMIT_BROKEN in observation.flags else "limits held all the time"
+    yield "Results", f"{results}; {'no limits were set' if observation.mode in _FREE else held}"
 
 
-def _took_s(seen: Observation) -> float:
-    return seen.overlap_s + (seen.rest_s or 0.0)
+def _took_s(observation: Observation) -> float:
+    return observation.overlap_s + (observation.rest_s or 0.0)
 
 
-def _apart_s(seen: Observation) -> float | None:
+def _apart_s(observation: Observation) -> float | None:
     """The same work one after the other, by the rates alone in the profiles."""
-    stp = _stp(seen)
-    rests = [_speed(part, part.rest_rate) or 0.0 for part in seen.parts]
-    if stp is None or (seen.rest_s and not any(rests)):
+    stp = _stp(observation)
+    rests = [_speed(part, part.rest_rate) or 0.0 for part in observation.parts]
+    if stp is None or (observation.rest_s and not any(rests)):
         return None
-    return stp * seen.overlap_s + sum(rests) * (seen.rest_s or 0.0)
+    return stp * observation.overlap_s + sum(rests) * (observation.rest_s or 0.0)
 
 
-def _energy(seen: Observation, whole_j: float | None, apart_j: float | None) -> str:
+def _energy(observation: Observation, whole_j: float | None, apart_j: float | None) -> str:
     if whole_j is None:
         return "not read"
     if apart_j is None:
-        known = all(part.solo_rate and part.solo_power_w for part in seen.parts)
-        why = "too short" if known else "not every job has a profile"
-        why = FLAGS[FOREIGN_HOST] if FOREIGN_HOST in seen.flags else why
+        is_profiled = all(part.solo_rate and part.solo_power_w for part in observation.parts)
+        why = "too short" if is_profiled else "not every job has a profile"
+        why = FLAGS[FOREIGN_HOST] if FOREIGN_HOST in observation.flags else why
         return f"{energy_text(whole_j)}; one after the other is not known: {why}"
     saved = 1 - whole_j / apart_j
     notes = [f"{100 * abs(saved):.0f} %"]
-    if seen.rest_s and seen.energy_saved is not None:
-        notes.append(f"while all ran {less_or_more(seen.energy_saved, 0)}")
-    if (predicted := seen.predicted_energy_saved) is not None:
+    if observation.rest_s and observation.energy_saved is not None:
+        notes.append(f"while all ran {less_or_more(observation.energy_saved, 0)}")
+    if (predicted := observation.predicted_energy_saved) is not None:
         alike = (predicted >= 0) == (saved >= 0)
         said = f"{100 * abs(predicted):.0f}" if alike else less_or_more(predicted, 0)
         notes.append(f"{said} predicted")
@@ -475,20 +483,20 @@ def _energy(seen: Observation, whole_j: float | None, apart_j: float | None) -> 
     return f"{whole}; one after the other {apart}: {amount} ({', '.join(notes)})"
 
 
-def _work(seen: Observation, stp: float, apart_s: float | None) -> str:
-    predicted = _stp(seen, predicted=True)
+def _work(observation: Observation, stp: float, apart_s: float | None) -> str:
+    predicted = _stp(observation, predicted=True)
     beside = "" if predicted is None else f" ({predicted:.2f} predicted)"
-    times = f": {duration_text(_took_s(seen))} instead of {duration_text(apart_s or 0.0)}"
-    while_all = " while all ran" if seen.rest_s else ""
+    times = f": {duration_text(_took_s(observation))} instead of {duration_text(apart_s or 0.0)}"
+    while_all = " while all ran" if observation.rest_s else ""
     return f"{stp:.2f}x an hour{while_all}{beside}{times if apart_s else ''}"
 
 
-def _stp(seen: Observation, *, predicted: bool = False) -> float | None:
+def _stp(observation: Observation, *, predicted: bool = False) -> float | None:
     """Sum of relative speeds, observed or predicted; None where one is not known here."""
-    rates = [(part, part.predicted_rate if predicted else part.rate) for part in seen.parts]
+    rates = [(part, part.predicted_rate if predicted else part.rate) for part in observation.parts]
     speeds = [speed for part, rate in rates if (speed := _speed(part, rate)) is not None]
-    is_known = len(speeds) == len(rates) and FOREIGN_HOST not in seen.flags
-    return sum(speeds) if is_known else None
+    is_complete = len(speeds) == len(rates) and FOREIGN_HOST not in observation.flags
+    return sum(speeds) if is_complete else None
 
 
 def _speed(part: ObservedPart, rate: float | None) -> float | None:
@@ -518,27 +526,29 @@ def _each(job: _Job) -> str:
 
 
 def _judged(
-    seen: Observation, jobs: Sequence[_Job], forecast: Forecast | None
+    observation: Observation, jobs: Sequence[_Job], forecast: Forecast | None
 ) -> Iterator[tuple[str, str]]:
     """Better or worse than predicted, values out of their ranges, and use of the observation."""
-    told = filter(None, [_better(seen), *_outside(seen, jobs, forecast)])
-    if why := seen.doubt:
+    remarks = filter(None, [_better(observation), *_outside(observation, jobs, forecast)])
+    if why := observation.doubt:
         kept = f"Later answers leave it out: {why}."
-    elif all(part.solo_rate for part in seen.parts):
+    elif all(part.solo_rate for part in observation.parts):
         kept = "The next answer for these jobs takes it in."
     else:
         kept = "Later answers take it in once each job has a profile."
     without = "not compared with what was predicted" if forecast else "nothing was predicted"
-    yield "Model", f"{'; '.join(told) or without}. {kept}"
+    yield "Model", f"{'; '.join(remarks) or without}. {kept}"
 
 
-def _better(seen: Observation) -> str:
+def _better(observation: Observation) -> str:
     """By the energy saved, else by the work an hour."""
     pairs = [
-        (seen.energy_saved, seen.predicted_energy_saved),
-        (_stp(seen), _stp(seen, predicted=True)),
+        (observation.energy_saved, observation.predicted_energy_saved),
+        (_stp(observation), _stp(observation, predicted=True)),
     ]
-    gains = [own - said for own, said in pairs if own is not None and said is not None]
+    gains = [
+        measured - said for measured, said in pairs if measured is not None and said is not None
+    ]
     if not gains:
         return ""
     if abs(gains[0]) < 0.005:  # the same to a person
@@ -546,19 +556,21 @@ def _better(seen: Observation) -> str:
     return f"{'better' if gains[0] > 0 else 'worse'} than predicted"
 
 
-def _outside(seen: Observation, jobs: Sequence[_Job], forecast: Forecast | None) -> Iterator[str]:
+def _outside(
+    observation: Observation, jobs: Sequence[_Job], forecast: Forecast | None
+) -> Iterator[str]:
     values = [
         (f"rate of {j.part.job}", j.part.rate, j.forecast.rate, f" {j.part.rate_unit}/s")
         for j in jobs
         if j.forecast
     ]
-    values += [("power", seen.power_w, forecast.power_w, " W")] if forecast else []
+    values += [("power", observation.power_w, forecast.power_w, " W")] if forecast else []
     outside: dict[tuple[str, str], list[str]] = {}
     for name, value, said, unit in values:
         if value is not None and not said.low <= value <= said.high:
             expected = f"{unit}, not {said.low:.4g} to {said.high:.4g}"
             outside.setdefault((name, expected), []).append(f"{value:.4g}")
-    yield from (f"{name} {listed(found)}{expected}" for (name, expected), found in outside.items())
+    yield from (f"{name} {listed(names)}{expected}" for (name, expected), names in outside.items())
 
 
 def _errors(status: LaunchStatus) -> Iterator[tuple[str, str]]:
@@ -571,6 +583,6 @@ def _next(status: LaunchStatus, jobs: Sequence[_Job]) -> Iterator[tuple[str, str
     if jobs:
         began = [job for job in status.jobs if job.joined_at is None]
         split = split_of(began, status.sharing)
-        names = as_asked(job.job for job in began)
+        names = as_requested(job.job for job in began)
         alone = " --alone" if any((job.mean_speed or 0.0) > FASTEST for job in began) else ""
         yield "Again", f"advisor launch {names} --split {split}{alone}"

@@ -72,12 +72,12 @@ def group(context: typer.Context, as_json: AsJson = False) -> None:
     """List, show, stop, split again and clean up the launches of this host."""
     if context.invoked_subcommand is not None:
         return
-    found = [folder.read_status() for folder in list_folders(_root())]
+    statuses = [folder.read_status() for folder in list_folders(_root())]
     if as_json:
-        say(as_json_text(LaunchList(launches=tuple(found))))
-    elif found:
+        say(as_json_text(LaunchList(launches=tuple(statuses))))
+    elif statuses:
         # Of these columns, `show` and `stop` need the first one whole.
-        print_table(table_of(_COLUMNS, found, whole=["launch"]))
+        print_table(table_of(_COLUMNS, statuses, whole=["launch"]))
     else:
         say("nothing was launched on this host")
 
@@ -170,10 +170,10 @@ def clean(
         say(as_json_text(cleaned))
         return
     verb = "would be removed" if dry_run else "removed"
-    for one in cleaned.removed:
-        room = f"{one.size_bytes / 2**20:.1f} MiB"
-        say(f"{one.launch_id} {verb}: ended {one.ended_at}, {room}, for its {one.reason}")
-    say_lines(f"{one.launch_id} is kept: {one.why}" for one in cleaned.kept)
+    for launch in cleaned.removed:
+        room = f"{launch.size_bytes / 2**20:.1f} MiB"
+        say(f"{launch.launch_id} {verb}: ended {launch.ended_at}, {room}, for its {launch.reason}")
+    say_lines(f"{launch.launch_id} is kept: {launch.why}" for launch in cleaned.kept)
     total = f"{cleaned.size_bytes / 2**20:.1f} MiB"
     say(f"{count_of(len(cleaned.removed), 'folder')} {verb}, {total}")
 
@@ -183,8 +183,8 @@ def await_end(folder: LaunchFolder) -> LaunchStatus:
     stopping, last = Stopping(folder), folder.read_status()
     mark = {LAUNCH_MARK: str(folder.path)}
     for last in statuses(folder):
-        if told := stopping.look(last):
-            say(told, err=True)
+        if fault := stopping.look(last):
+            say(fault, err=True)
             # Guard and shims take less, also where jobs ignore signals.
             wait_until(lambda: not marked_pids(mark), 30.0)
             check_none(marked_pids(mark))

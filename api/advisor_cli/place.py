@@ -84,11 +84,11 @@ def read_entries(texts: Sequence[str], file: Path | None) -> list[_Entry]:
 
 
 def _entry(place: str, text: str) -> _Entry:
-    found = _ENTRY.fullmatch(text)
-    if not found or (count := int(found[2] or 1)) < 1:
+    match = _ENTRY.fullmatch(text)
+    if not match or (count := int(match[2] or 1)) < 1:
         raise _no_entry(place, text)
     with placed(f"{place}{text}"):
-        return found[1], count, read_duration(found[3]) if found[3] else None
+        return match[1], count, read_duration(match[3]) if match[3] else None
 
 
 def _no_entry(place: str, text: str) -> InputError:
@@ -215,16 +215,16 @@ def place(
 
     Example: advisor place bert-infer-b2:4 vit-train:3 triad:3 --gpus 5
     """
-    settings, asked = read_settings(), fleet.request()
-    if (also := _more_gpus(fleet.also or (), fleet.gpu_model)) and asked.is_queue:
+    settings, request = read_settings(), fleet.request()
+    if (also := _more_gpus(fleet.also or (), fleet.gpu_model)) and request.is_queue:
         raise InputError("a queue is on GPUs of one model", fix="leave out --also, or the work")
-    found = place_jobs(asked, settings, also, fleet.profiles)
-    if fleet.gpu_uuid is not None and found.card is None:
+    placement = place_jobs(request, settings, also, fleet.profiles)
+    if fleet.gpu_uuid is not None and placement.card is None:
         say(f"nothing is known of what the card {fleet.gpu_uuid} draws beside others", err=True)
     if as_json:
-        say(as_json_text(found))
+        say(as_json_text(placement))
     else:
-        _show(found, settings.policy.prices, pairs=pairs, schedule=schedule, notes=notes)
+        _show(placement, settings.policy.prices, pairs=pairs, schedule=schedule, notes=notes)
 
 
 def _watts(text: str) -> float:
@@ -233,9 +233,9 @@ def _watts(text: str) -> float:
     Raises:
         InputError: it is no power.
     """
-    if found := re.fullmatch(r"([0-9.]+) ?(k?)W?", text):
+    if match := re.fullmatch(r"([0-9.]+) ?(k?)W?", text):
         with suppress(ValueError):
-            return float(found[1]) * (1000 if found[2] else 1)
+            return float(match[1]) * (1000 if match[2] else 1)
     raise InputError(f"{text!r} is no power", fix="write 8kW, or 8000")
 
 
@@ -245,16 +245,16 @@ def _more_gpus(texts: Sequence[str], first: str | None) -> dict[str, int]:
     Raises:
         InputError: no model and number, or the first model has no name.
     """
-    found: dict[str, int] = {}
+    gpus: dict[str, int] = {}
     for text in texts:
         name, _, count = text.rpartition("=")
-        if not (name and count.isdecimal() and int(count)) or not first or name in (first, *found):
+        if not (name and count.isdecimal() and int(count)) or not first or name in (first, *gpus):
             raise InputError(
                 f"--also {text} is no further GPU model",
                 fix="name both: --gpu-model 'NVIDIA H200' --also 'NVIDIA H100 80GB HBM3=16'",
             )
-        found[name] = int(count)
-    return found
+        gpus[name] = int(count)
+    return gpus
 
 
 _WIDTH = 110
@@ -269,100 +269,108 @@ _GPUS = 12
 _FEW = 4
 
 
-def _show(found: Placement, prices: Prices, *, pairs: bool, schedule: bool, notes: bool) -> None:
-    queue, remarks = found.queue, [*_remarks(found)]
-    headline = _queue_headline(found, queue) if queue else _headline(found)
-    lines = [*(_queue_lines(found, queue, prices) if queue else _lines(found))]
+def _show(
+    placement: Placement, prices: Prices, *, pairs: bool, schedule: bool, notes: bool
+) -> None:
+    queue, remarks = placement.queue, [*_remarks(placement)]
+    headline = _queue_headline(placement, queue) if queue else _headline(placement)
+    lines = [*(_queue_lines(placement, queue, prices) if queue else _lines(placement))]
     when = "when and where" if queue else "launches"
     options = f"--pairs (who with whom) --schedule ({when}) --notes ({len(remarks)}) --json"
     console = print_screen(Said(headline=headline, lines=(*lines, ("More", options))))
     if pairs:
         console.print(Text("who with whom", style="bold"))
-        print_table(table_of(_SET_COLUMNS, found.sets), _WIDTH)
+        print_table(table_of(_SET_COLUMNS, placement.sets), _WIDTH)
     if schedule and queue:
         console.print(Text("the whole queue to its end", style="bold"))
         plans = {"this plan": queue, **{other.name: other for other in queue.baselines}}
         print_table(table_of(_PLAN_COLUMNS, plans.items()), _WIDTH)
     if schedule:
         console.print(Text(when, style="bold"))
-        for line in _gpus(queue) if queue else _launches(found):
+        for line in _gpus(queue) if queue else _launches(placement):
             console.print(Text(line), soft_wrap=True)
     if notes:
         print_list(console, "notes", "!", remarks)
 
 
-def _headline(found: Placement) -> str:
-    pools = ", ".join(f"{pool.used} of {pool.gpus} x {pool.gpu_model}" for pool in found.gpus)
-    watts = sum(one.count * one.power_w for one in found.sets)
+def _headline(placement: Placement) -> str:
+    pools = ", ".join(f"{pool.used} of {pool.gpus} x {pool.gpu_model}" for pool in placement.gpus)
+    watts = sum(s.count * s.power_w for s in placement.sets)
     return (
-        f"{count_of(found.seated, 'job')} on {count_of(found.cards, 'card')} ({pools}), "
-        f"{watts / 1000:,.4g} kW. {basis(None, _one_window(found))}"
+        f"{count_of(placement.seated, 'job')} on {count_of(placement.cards, 'card')} ({pools}), "
+        f"{watts / 1000:,.4g} kW. {basis(None, _estimated_jobs(placement))}"
     )
 
 
-def _queue_headline(found: Placement, queue: Queue) -> str:
-    (pool,) = found.gpus
+def _queue_headline(placement: Placement, queue: Queue) -> str:
+    (pool,) = placement.gpus
     return (
-        f"{count_of(found.queued, 'job')} on {pool.gpus} x {pool.gpu_model}: done in "
+        f"{count_of(placement.queued, 'job')} on {pool.gpus} x {pool.gpu_model}: done in "
         f"{duration_text(queue.makespan_s)}, {_kwh(queue.energy_j)}, "
         f"{float(f'{queue.gpu_time_s / 3600:.3g}'):,g} GPU hours. "
-        f"{basis(None, _one_window(found))}"
+        f"{basis(None, _estimated_jobs(placement))}"
     )
 
 
-def _one_window(found: Placement) -> list[str]:
-    jobs = (job for one in found.sets for job in one.jobs if job.one_window)
+def _estimated_jobs(placement: Placement) -> list[str]:
+    jobs = (job for seated in placement.sets for job in seated.jobs if job.one_window)
     return sorted({job.job for job in jobs})
 
 
-def _lines(found: Placement) -> Iterator[tuple[str, str]]:
-    if found.waiting:
-        waiting = ", ".join(f"{one.count} {one.job}" for one in found.waiting)
-        is_full = all(pool.used == pool.gpus for pool in found.gpus)
+def _lines(placement: Placement) -> Iterator[tuple[str, str]]:
+    if placement.waiting:
+        waiting = ", ".join(f"{wait.count} {wait.job}" for wait in placement.waiting)
+        is_full = all(pool.used == pool.gpus for pool in placement.gpus)
         off = f"{waiting}: limits, or a profile that is missing, keep them off the free cards"
         yield "Waiting", f"no card is left for {waiting}" if is_full else off
-    yield "Shared", _shared(found)
-    if (limit_w := found.power_limit_w) is not None:
-        count = found.gpus[0].gpus
+    yield "Shared", _shared(placement)
+    if (limit_w := placement.power_limit_w) is not None:
+        count = placement.gpus[0].gpus
         yield (
             "Limit",
             f"{limit_w:.0f} W for each of {count}, {limit_w * count / 1000:,.4g} kW in all: "
-            f"{LIMIT_COMMANDS[vendor_of(found.gpus[0].gpu_model)]} {limit_w:.0f}, as administrator",
+            f"{LIMIT_COMMANDS[vendor_of(placement.gpus[0].gpu_model)]} {limit_w:.0f}, as administrator",
         )
     yield (
         "Against",
-        f"separate GPUs, the same work: {less_or_more(found.energy_saved)} energy with free GPUs "
-        f"off, {less_or_more(found.energy_saved_idle)} with them idle, "
-        f"{less_or_more(found.gpu_time_saved)} GPU time",
+        f"separate GPUs, the same work: {less_or_more(placement.energy_saved)} energy with free GPUs "
+        f"off, {less_or_more(placement.energy_saved_idle)} with them idle, "
+        f"{less_or_more(placement.gpu_time_saved)} GPU time",
     )
-    if found.bound is not None and found.gap is not None:
-        late = f", and {_number(found.waiting_cost)} for jobs that wait" if found.waiting else ""
+    if placement.bound is not None and placement.gap is not None:
+        late = (
+            f", and {_number(placement.waiting_cost)} for jobs that wait"
+            if placement.waiting
+            else ""
+        )
         yield (
             "Bound",
-            f"{found.objective}: {_own_cost(found)}{late}; no plan has less than "
-            f"{_number(found.bound)} (at most {percent(found.gap, 1)} less"
-            f"{'; a longer --time-limit tells more' if found.timed_out else ''})",
+            f"{placement.objective}: {_placed_cost(placement)}{late}; no plan has less than "
+            f"{_number(placement.bound)} (at most {percent(placement.gap, 1)} less"
+            f"{'; a longer --time-limit tells more' if placement.timed_out else ''})",
         )
-    slowest = min((job for one in found.sets for job in one.jobs), key=lambda job: job.speed)
+    slowest = min(
+        (job for seated in placement.sets for job in seated.jobs), key=lambda job: job.speed
+    )
     yield "Slowest", f"{slowest.job}, {percent(slowest.speed)} of its speed alone"
 
 
-def _queue_lines(found: Placement, queue: Queue, prices: Prices) -> Iterator[tuple[str, str]]:
+def _queue_lines(placement: Placement, queue: Queue, prices: Prices) -> Iterator[tuple[str, str]]:
     for n, other in enumerate(queue.baselines):
         yield "" if n else "Against", f"{other.name}: {_against(queue, other)}"
         if other.name == APART and prices.are_set:
-            own = queue.gpu_time_s, queue.energy_j
-            yield "Price", prices.text(own, (other.gpu_time_s, other.energy_j))
-    yield "Shared", _shared(found)
+            spent = queue.gpu_time_s, queue.energy_j
+            yield "Price", prices.text(spent, (other.gpu_time_s, other.energy_j))
+    yield "Shared", _shared(placement)
     yield "Slowest", f"{queue.slowest_job}, {percent(queue.slowest_speed)} of its speed alone"
-    yield "Worth", _worth(found, queue)
+    yield "Worth", _gain_text(placement, queue)
 
 
-def _shared(found: Placement) -> str:
+def _shared(placement: Placement) -> str:
     """How many sets share a GPU, and their jobs if they are few."""
-    sets = [one for one in found.sets if len(one.jobs) > 1]
-    together = sum(one.count for one in sets)
-    alone = found.seated - sum(one.count * len(one.jobs) for one in sets)
+    sets = [s for s in placement.sets if len(s.jobs) > 1]
+    together = sum(s.count for s in sets)
+    alone = placement.seated - sum(s.count * len(s.jobs) for s in sets)
     verb = "shares" if together == 1 else "share"
     text = f"{count_of(together, 'set')} {verb} a GPU" if sets else "no jobs share a GPU"
     if sets and len(sets) <= _FEW:
@@ -370,9 +378,9 @@ def _shared(found: Placement) -> str:
     return f"{text}; {count_of(alone, 'job')} alone" if alone else text
 
 
-def _set_text(one: SeatedSet) -> str:
-    times = f"{one.count} times " if one.count > 1 else ""
-    return f"{times}{one.launch} ({less_or_more(one.energy_saved, 0)} energy)"
+def _set_text(seated: SeatedSet) -> str:
+    times = f"{seated.count} times " if seated.count > 1 else ""
+    return f"{times}{seated.launch} ({less_or_more(seated.energy_saved, 0)} energy)"
 
 
 def _against(queue: Queue, other: Totals) -> str:
@@ -387,7 +395,7 @@ def _against(queue: Queue, other: Totals) -> str:
     return f"{end}, {less_or_more(energy)} energy, {less_or_more(held)} GPU time"
 
 
-def _worth(found: Placement, queue: Queue) -> str:
+def _gain_text(placement: Placement, queue: Queue) -> str:
     """Whether it pays, and which jobs make it so."""
     names = [run.job for run in queue.schedule]
     filling = sum(name in queue.filling_jobs for name in names)
@@ -397,7 +405,7 @@ def _worth(found: Placement, queue: Queue) -> str:
     if queue.worth == "no":
         return f"no: no pair gains enough; {why}; what pays is servers and small jobs"
     # Those that save most of a GPU's time are what to have more of.
-    best = max(found.sets, key=lambda one: (len(one.jobs), one.gpu_time_saved))
+    best = max(placement.sets, key=lambda s: (len(s.jobs), s.gpu_time_saved))
     saved = f"{less_or_more(best.energy_saved, 0)} energy, {less_or_more(best.gpu_time_saved, 0)}"
     pays = f"{' + '.join(job.job for job in best.jobs)} pays most: {saved} GPU time"
     return f"{queue.worth}: {why}, the others pay; {pays}"
@@ -418,23 +426,25 @@ def _run_text(run: PlacedJob, beside: PlacedJob | None) -> str:
     if beside is None:
         return f"{run.job} until {duration_text(run.end_s)}"
     until = duration_text(max(run.end_s, beside.end_s))
-    low = tuple(n for n, one in enumerate((run, beside)) if one.below_normal)
+    low = tuple(n for n, placed in enumerate((run, beside)) if placed.below_normal)
     split = Split((run.share_percent, beside.share_percent), below_normal=low)
     return f"{run.job} + {beside.job} at {split} until {until}"
 
 
-def _launches(found: Placement) -> Iterator[str]:
-    for one in found.sets:
-        how = f"advisor launch {one.launch}" if len(one.jobs) > 1 else f"{one.launch} alone"
-        yield from (f"  GPU {gpu:<5} {how}" for gpu in one.gpus)
+def _launches(placement: Placement) -> Iterator[str]:
+    for seated in placement.sets:
+        how = (
+            f"advisor launch {seated.launch}" if len(seated.jobs) > 1 else f"{seated.launch} alone"
+        )
+        yield from (f"  GPU {gpu:<5} {how}" for gpu in seated.gpus)
 
 
-def _own_cost(found: Placement) -> str:
+def _placed_cost(placement: Placement) -> str:
     """Of jobs that have a card."""
-    if found.objective == FEWEST_CARDS:
-        return count_of(found.cards, "card")
-    unit = {"energy-efficiency": "W", "throughput": "GPUs"}.get(found.objective, "an hour")
-    return f"{_number(found.cost - found.waiting_cost)} {unit} with what jobs lag behind"
+    if placement.objective == FEWEST_CARDS:
+        return count_of(placement.cards, "card")
+    unit = {"energy-efficiency": "W", "throughput": "GPUs"}.get(placement.objective, "an hour")
+    return f"{_number(placement.cost - placement.waiting_cost)} {unit} with what jobs lag behind"
 
 
 def _number(cost: float) -> str:
@@ -446,29 +456,31 @@ def _kwh(joules: float) -> str:
     return f"{joules / 3.6e6:,.4g} kWh"
 
 
-def _times(one: SeatedSet) -> str:
-    times_s = [job.time_s for job in one.jobs if job.time_s is not None]
+def _times(seated: SeatedSet) -> str:
+    times_s = [job.time_s for job in seated.jobs if job.time_s is not None]
     return duration_text(max(times_s)) if times_s else "-"
 
 
 def _shared_only(cell: Callable[[SeatedSet], str]) -> Callable[[SeatedSet], str]:
     """What belongs to sharing is empty of a job alone."""
-    return lambda one: cell(one) if len(one.jobs) > 1 else "-"
+    return lambda seated: cell(seated) if len(seated.jobs) > 1 else "-"
 
 
 _SET_COLUMNS: Columns[SeatedSet] = (
-    ("times", lambda one: one.count),
-    ("GPU", lambda one: one.gpu_model),
-    ("jobs, as of advisor launch", lambda one: one.launch),
-    ("speeds", _shared_only(lambda one: " ".join(percent(job.speed) for job in one.jobs))),
+    ("times", lambda seated: seated.count),
+    ("GPU", lambda seated: seated.gpu_model),
+    ("jobs, as of advisor launch", lambda seated: seated.launch),
+    ("speeds", _shared_only(lambda seated: " ".join(percent(job.speed) for job in seated.jobs))),
     (
         "p99 ms, at most",
-        lambda one: " ".join(f"{j.p99_ms:.3g}" for j in one.jobs if j.p99_ms is not None) or "-",
+        lambda seated: (
+            " ".join(f"{j.p99_ms:.3g}" for j in seated.jobs if j.p99_ms is not None) or "-"
+        ),
     ),
     ("time", _times),
-    ("W", lambda one: f"{one.power_w:.0f}"),
-    ("energy saved", _shared_only(lambda one: percent(one.energy_saved, 1))),
-    ("time saved", _shared_only(lambda one: percent(one.gpu_time_saved, 1))),
+    ("W", lambda seated: f"{seated.power_w:.0f}"),
+    ("energy saved", _shared_only(lambda seated: percent(seated.energy_saved, 1))),
+    ("time saved", _shared_only(lambda seated: percent(seated.gpu_time_saved, 1))),
 )
 
 _PLAN_COLUMNS: Columns[tuple[str, Totals]] = (
@@ -481,17 +493,17 @@ _PLAN_COLUMNS: Columns[tuple[str, Totals]] = (
 )
 
 
-def _remarks(found: Placement) -> Iterator[str]:
-    if found.queue:
+def _remarks(placement: Placement) -> Iterator[str]:
+    if placement.queue:
         yield "100 %: as alone on a whole GPU; a job whose neighbour has ended keeps its limit"
         yield "energy counts idle GPUs until the last job has ended"
     else:
         yield "jobs run together from now on; a queue to its end is planned in pairs: --work"
     yield "savings are predicted, and of many sets those are taken that look best: expect less"
-    if found.timed_out:
+    if placement.timed_out:
         yield "the search ended at its time limit: --time-limit gives it more"
-    if found.bundled_profiles:
-        count = count_of(len(found.bundled_profiles), "bundled profile")
+    if placement.bundled_profiles:
+        count = count_of(len(placement.bundled_profiles), "bundled profile")
         yield f"{count} of jobs with random input; power depends on it"
-    yield from found.warnings
-    yield f"model {found.model.version}"
+    yield from placement.warnings
+    yield f"model {placement.model.version}"

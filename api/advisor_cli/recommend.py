@@ -24,7 +24,7 @@ from advisor_advice import ask
 from advisor_advice.answers import ModelAdvice, option_of
 from advisor_advice.ask import advise
 from advisor_advice.placers import PLACERS, Pasted, pasted
-from advisor_advice.words import basis, first_lines, launch_command, limits_of, ways_not_taken
+from advisor_advice.words import basis, first_lines, launch_command, limits_of, options_not_taken
 from advisor_cli.console import (
     MOST_WIDTH,
     AsJson,
@@ -88,7 +88,7 @@ def recommend(
             autocompletion=job_names,
         ),
     ],
-    asked: _RecommendOptions,
+    options: _RecommendOptions,
     how: Annotated[bool, typer.Option("--how", help="The lines to copy, to start by hand")] = False,
     why: Annotated[bool, typer.Option("--why", help="Why this way, and what others do")] = False,
     notes: Notes = False,
@@ -110,18 +110,18 @@ def recommend(
     """
     wanted = {"how": how, "why": why, "notes": notes, "all": every}
     details = [name for name, is_wanted in wanted.items() if is_wanted]
-    found = advise(*jobs, every=every, **asdict(asked))
-    if isinstance(found, Partners):
+    result = advise(*jobs, every=every, **asdict(options))
+    if isinstance(result, Partners):
         if placer is not None:
             raise InputError("--as says nothing of 1 job", fix="name the other job, too")
-        say(as_json_text(found)) if as_json else _show_partners(found)
+        say(as_json_text(result)) if as_json else _show_partners(result)
         return
-    given, told = found
-    if asked.gpu_uuid is not None and told.card is None:
-        say(f"nothing is known of what the card {asked.gpu_uuid} draws beside others", err=True)
+    given, answer = result
+    if options.gpu_uuid is not None and answer.card is None:
+        say(f"nothing is known of what the card {options.gpu_uuid} draws beside others", err=True)
     words = placer and _words_for(placer, given.decision)
     if as_json:
-        say(as_json_text({**to_plain(told), "placer": words} if words else told))
+        say(as_json_text({**to_plain(answer), "placer": words} if words else answer))
     elif words:
         console = print_screen(replace(first_lines(given), lines=()))
         say("\n".join(words.lines) or "nothing to paste: each job asks for a whole GPU")
@@ -132,16 +132,16 @@ def recommend(
 
 def _words_for(placer: str, d: Decision) -> Pasted:
     memory = MemoryFit(tuple(p.memory_used_mib for p in d.profiles), d.request.memory_mib)
-    jobs, split = [p.job for p in d.profiles], d.way and d.way.split
+    jobs, split = [p.job for p in d.profiles], d.sharing_option and d.sharing_option.split
     bounds = [p.memory_bound for p in d.profiles]
     return pasted(placer, d.profiles[0].gpu_model, jobs, split, memory, bounds)
 
 
-def _show_partners(found: Partners) -> None:
+def _show_partners(partners: Partners) -> None:
     """Print partners, the best size alone and how many copies there is memory for."""
-    job, best = found.job, found.partners
+    job, best = partners.job, partners.partners
     say(
-        f"{job} on the {found.gpu_model}: {len(best)} best of {found.looked_at} jobs to share it "
+        f"{job} on the {partners.gpu_model}: {len(best)} best of {partners.looked_at} jobs to share it "
         "with, predicted or measured; against one after the other"
     )
     price: Columns[Partner] = [("price", lambda p: _less(p.cost_saved))]
@@ -157,7 +157,7 @@ def _show_partners(found: Partners) -> None:
     ]
     print_table(table_of(columns, best))
     # What it needs of the GPU without a partner, and the copies that memory has room for.
-    size, copies = found.size, found.copies_by_memory
+    size, copies = partners.size, partners.copies_by_memory
     p99 = f", p99 {size.latency_p99_ms:.3g} ms" if size and size.latency_p99_ms else ""
     alone = (
         f"alone: {size.share_percent:g} % of the SMs keep {percent(size.speed)} of its speed{p99}"
@@ -179,13 +179,13 @@ def _show(given: ModelAdvice, details: Collection[str]) -> None:
         notes: Iterable[str] = _pair_notes(given)
         why: Iterable[str] = (*_rates(r), *given.reasons, *_other_objectives(r))
     else:
-        why, notes = ways_not_taken(r), given.warnings
+        why, notes = options_not_taken(r), given.warnings
     for name, mark, lines in (("how", " ", _how(r)), ("why", "-", why), ("notes", "!", notes)):
         if name in details:
             print_list(console, name, mark, [*lines])
     if "all" in details and is_pair:
         # The same work in the way that the first lines are about, and in others.
-        for line in _same_work_lines(r, r.way or r.apart):
+        for line in _same_work_lines(r, r.sharing_option or r.apart):
             console.print(Text(line, style="" if line.startswith(" ") else "bold"), soft_wrap=True)
         console.print(Text("all candidates", style="bold"))
         print_table(_candidates(r))
@@ -193,7 +193,9 @@ def _show(given: ModelAdvice, details: Collection[str]) -> None:
         show_chart(_curves(r), title=_heading(r.request.objective), below=below)
     elif "all" in details:
         console.print(Text("best of each way: energy and GPU hours saved", style="bold"))
-        print_table(table_of(_WAY_COLUMNS, [option_of(option, r) for option in r.best_of_each()]))
+        print_table(
+            table_of(_OPTION_COLUMNS, [option_of(option, r) for option in r.best_of_each()])
+        )
 
 
 def _curves(r: Decision) -> Iterator[Curve]:
@@ -235,21 +237,21 @@ def _how(r: Decision) -> Iterator[str]:
     """What to copy into the shells that start jobs, each with the variables of its limit."""
     names = [p.job for p in r.profiles]
     is_pair = len(names) == ADVISED_JOBS
-    if (way := r.choice if is_pair else r.way) is None:
+    if (option := r.choice if is_pair else r.sharing_option) is None:
         yield (
             f"run {', and when it has ended '.join(names)}; each has the whole GPU"
             if is_pair
             else "start each job on a GPU of its own"
         )
         return
-    yield f"{launch_command(r, way)}   # or by hand:"
-    if way.sharing == "time-sliced":
+    yield f"{launch_command(r, option)}   # or by hand:"
+    if option.sharing == "time-sliced":
         yield "# no MPS daemon may run for this GPU: they would be its clients"
     elif vendor_of(r.profiles[0].gpu_model) == "nvidia":
         yield "nvidia-cuda-mps-control -d            # once, as the user of all jobs"
     else:
         yield "# all with ROCR_VISIBLE_DEVICES set to the GPU that they share, or none is limited"
-    seats = [*zip(names, way.environments(r.profiles), strict=True)]
+    seats = [*zip(names, option.environments(r.profiles), strict=True)]
     yield from (
         f"export {name}={value:<4} # in the shell that starts {job}"
         for job, environment in seats
@@ -264,15 +266,15 @@ def _other_objectives(r: Decision) -> Iterator[str]:
         if pick.name != r.chosen.name:
             p = pick.prediction
             yield (
-                f"--objective {name} would take {_way_name(pick)}: "
+                f"--objective {name} would take {_option_name(pick)}: "
                 f"{p.stp.value:.2f} times the work "
                 f"an hour, {less_or_more(p.energy_saved.value)} energy"
             )
 
 
 def _candidates(r: Decision) -> Table:
-    known = r.request.objective.name in (DEFAULT_OBJECTIVE, "throughput")
-    jobs, more = (p.job for p in r.profiles), () if known else (_heading(r.request.objective),)
+    is_shown = r.request.objective.name in (DEFAULT_OBJECTIVE, "throughput")
+    jobs, more = (p.job for p in r.profiles), () if is_shown else (_heading(r.request.objective),)
     headings = ("way", *jobs, "W", "energy saved", "work an hour", "", *more)
     return plain_table(headings, (_candidate(r, option)[: len(headings)] for option in r.options))
 
@@ -303,8 +305,8 @@ def _heading(objective: Objective) -> str:
     return objective.name if unit == "1" else f"{objective.name} {unit}"
 
 
-def _range(found: Interval) -> str:
-    return "" if found.low == found.high else f" ({found.low:.0f} to {found.high:.0f})"
+def _range(interval: Interval) -> str:
+    return "" if interval.low == interval.high else f" ({interval.low:.0f} to {interval.high:.0f})"
 
 
 def _number(value: float) -> str:
@@ -313,24 +315,24 @@ def _number(value: float) -> str:
 
 
 def _same_work_lines(r: Decision, choice: RatedSplit) -> Iterator[str]:
-    found, apart = r.same_work(choice), r.apart
-    of_jobs = zip(found.work.alone_s, r.profiles, strict=True)
+    to_the_end, apart = r.same_work(choice), r.apart
+    of_jobs = zip(to_the_end.work.alone_s, r.profiles, strict=True)
     work = " and ".join(f"{duration_text(alone_s)} of {p.job}" for alone_s, p in of_jobs)
     yield f"the same work, {work} alone, until both are done"
-    rows = [(f"this: {_way_name(choice)}", found.choice, _note(found.choice))]
-    if found.restarted:
+    rows = [(f"this: {_option_name(choice)}", to_the_end.choice, _note(to_the_end.choice))]
+    if to_the_end.restarted:
         note = "the one left over goes on without a limit"
-        rows.append(("  restarted", found.restarted, note))
+        rows.append(("  restarted", to_the_end.restarted, note))
     if choice is not apart:
         note = "breaks a limit" if apart.violations else ""
-        rows.append((_way_name(apart), found.exclusive, note))
+        rows.append((_option_name(apart), to_the_end.exclusive, note))
     yield from (
-        f"  {name:<24}{_finish_text(finish, found.choice)}  {note}".rstrip()
+        f"  {name:<24}{_finish_text(finish, to_the_end.choice)}  {note}".rstrip()
         for name, finish, note in rows
     )
 
 
-def _way_name(option: RatedSplit) -> str:
+def _option_name(option: RatedSplit) -> str:
     """Shares, or the way in words."""
     return {"exclusive": "one after the other", "uncapped": "no limits"}.get(
         option.name, option.name
@@ -357,25 +359,25 @@ def _over(value: float, this: float) -> str:
     return f"{change:+.1f} %" if abs(change) >= 0.05 else "same"
 
 
-def _way_tail(way: Option) -> str:
-    tails = [share.latency_p99_ms.value for share in way.jobs if share.latency_p99_ms]
-    return f"{max(tails):.3g}" if tails and way.sharing != "exclusive" else "-"
+def _option_tail(option: Option) -> str:
+    tails = [share.latency_p99_ms.value for share in option.jobs if share.latency_p99_ms]
+    return f"{max(tails):.3g}" if tails and option.sharing != "exclusive" else "-"
 
 
-_WAY_COLUMNS: Columns[Option] = (
-    ("way", lambda way: limits_of(way) if way.sharing == "limited" else way.split),
-    ("W", lambda way: f"{way.power_w.value:.0f}"),
-    ("saved: off", lambda way: percent(round(way.energy_saved.value, 2) or 0.0)),
-    ("idle", lambda way: percent(round(way.energy_saved_idle.value, 2) or 0.0)),
-    ("hours", lambda way: percent(round(way.gpu_time_saved.value, 2) or 0.0)),
+_OPTION_COLUMNS: Columns[Option] = (
+    ("way", lambda option: limits_of(option) if option.sharing == "limited" else option.split),
+    ("W", lambda option: f"{option.power_w.value:.0f}"),
+    ("saved: off", lambda option: percent(round(option.energy_saved.value, 2) or 0.0)),
+    ("idle", lambda option: percent(round(option.energy_saved_idle.value, 2) or 0.0)),
+    ("hours", lambda option: percent(round(option.gpu_time_saved.value, 2) or 0.0)),
     (
         "slowest",
-        lambda way: percent(
-            1.0 if way.sharing == "exclusive" else min(job.speed.value for job in way.jobs)
+        lambda option: percent(
+            1.0 if option.sharing == "exclusive" else min(job.speed.value for job in option.jobs)
         ),
     ),
-    ("p99 ms", _way_tail),
-    ("", lambda way: "not kept" if way.violations else ""),
+    ("p99 ms", _option_tail),
+    ("", lambda option: "not kept" if option.violations else ""),
 )
 
 
@@ -384,7 +386,7 @@ def replicas(
     job: Annotated[
         str, typer.Argument(help="Name of a profiled job", metavar="JOB", autocompletion=job_names)
     ],
-    asked: _AdviceOptions,
+    options: _AdviceOptions,
     most: Annotated[
         int, typer.Option(help="Copies that are looked at", min=ADVISED_JOBS, max=MOST_JOBS)
     ] = MOST_JOBS,
@@ -398,34 +400,34 @@ def replicas(
 
     Example: advisor replicas bert-serve-30 --max-p99 50ms
     """
-    told = ask.replicas(job, most=most, **asdict(asked))
-    say(as_json_text(told)) if as_json else _show_replicas(told, with_notes=notes)
+    answer = ask.replicas(job, most=most, **asdict(options))
+    say(as_json_text(answer)) if as_json else _show_replicas(answer, with_notes=notes)
 
 
-def _show_replicas(told: Recommendation, *, with_notes: bool) -> None:
-    assert told.replicas
-    found, job = told.replicas, told.jobs[0]
-    one, best = found.copies[0], found.copies[found.best - 1]
-    sharing = told.choice.sharing if told.choice else "exclusive"
+def _show_replicas(answer: Recommendation, *, with_notes: bool) -> None:
+    assert answer.replicas
+    count, job = answer.replicas, answer.jobs[0]
+    single, best = count.copies[0], count.copies[count.best - 1]
+    sharing = answer.choice.sharing if answer.choice else "exclusive"
     console = plain_console(highlight=False, most=MOST_WIDTH)
-    copies = "1 copy" if found.best == 1 else f"{found.best} copies"
-    ways = {"limited": f" at {best.split}", "time-sliced": " in turns, without MPS"}
+    copies = "1 copy" if count.best == 1 else f"{count.best} copies"
+    sharing_words = {"limited": f" at {best.split}", "time-sliced": " in turns, without MPS"}
     rests_on = basis(best.measured, [job.job] * job.one_window)
     print_folded(
         console,
         "",
-        f"{job.job} on the {told.gpu_model}{ways.get(sharing, '')}: {copies}. {rests_on}",
+        f"{job.job} on the {answer.gpu_model}{sharing_words.get(sharing, '')}: {copies}. {rests_on}",
     )
-    if found.best > 1:
+    if count.best > 1:
         off, idle = (less_or_more(x.value, 0) for x in (best.energy_saved, best.energy_saved_idle))
-        times = f"{best.rate.value / one.rate.value:.2f} times the rate of one"
+        times = f"{best.rate.value / single.rate.value:.2f} times the rate of one"
         print_folded(
             console, "", f"{times}, {off} energy with freed GPUs off, {idle} with them idle"
         )
 
     def note(copies: Copies) -> str:
         notes = {
-            "too many": copies.number > found.best,
+            "too many": copies.number > count.best,
             f"at {copies.split}": "/" in (copies.split or ""),
             "measured": copies.measured is not None and copies.measured.at_choice > 0,
         }
@@ -442,15 +444,15 @@ def _show_replicas(told: Recommendation, *, with_notes: bool) -> None:
         ("J each", lambda c: f"{c.joules.value:.3g}"),
         ("", note),
     ]
-    print_table(table_of(columns, found.copies))
-    ended = f"ended by {found.ended_by}: " if found.ended_by else ""
-    print_folded(console, "", f"{ended}{found.why}")
-    if told.choice and told.choice.isolates:
+    print_table(table_of(columns, count.copies))
+    ended = f"ended by {count.ended_by}: " if count.ended_by else ""
+    print_folded(console, "", f"{ended}{count.why}")
+    if answer.choice and answer.choice.isolates:
         print_folded(console, "", "a fault of one copy leaves the others running")
-    elif told.choice:
+    elif answer.choice:
         fault = "a fault of one copy ends all, as MPS does not keep them apart: --isolate"
         print_folded(console, "", fault)
     if with_notes:
-        print_list(console, "notes", "!", told.warnings)
-    elif told.warnings:
-        print_folded(console, "", f"what may be wrong with it: --notes ({len(told.warnings)})")
+        print_list(console, "notes", "!", answer.warnings)
+    elif answer.warnings:
+        print_folded(console, "", f"what may be wrong with it: --notes ({len(answer.warnings)})")

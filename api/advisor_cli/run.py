@@ -16,14 +16,14 @@ from rich.text import Text
 from advisor.core.gpu import CARD_UNITS, MEMORY_MIB, Gpu, vendor_of
 from advisor.core.job import Job
 from advisor.core.records import grouped
-from advisor.core.wording import as_asked, count_of, energy_text, less_or_more, listed
+from advisor.core.wording import as_requested, count_of, energy_text, less_or_more, listed
 from advisor.errors import STOPPED, InputError, JobError, NoSplitError
 from advisor.formats.moments import duration_text
 from advisor.launch.run_queue import (
     LaunchedJob,
+    LaunchView,
     QueueFile,
     QueueRecord,
-    SeenLaunch,
     former_works,
     open_queue,
 )
@@ -126,7 +126,7 @@ class _RunState:
 def run_state(queue: QueueRun, look: QueueLook) -> _RunState:
     """State of a queue."""
     record, jobs = look.record, [*_jobs(queue, look)]
-    counted = [one for one in record.ended if one.came in ("finished", "ended")]
+    counted = [job for job in record.ended if job.came in ("finished", "ended")]
     state: Literal["running", "stopping", "done", "failed", "stopped"] = "running"
     if queue.done(look):
         state = "failed" if record.failed else "done"
@@ -140,42 +140,46 @@ def run_state(queue: QueueRun, look: QueueLook) -> _RunState:
         energy_j=record.energy_j,
         starts_j=record.starts_j,
         unwatched_s=record.unwatched_s,
-        alone_s=_sum([one.alone_s for one in counted]),
-        alone_j=_sum([one.alone_j for one in counted]),
+        alone_s=_sum([job.alone_s for job in counted]),
+        alone_j=_sum([job.alone_j for job in counted]),
     )
 
 
 def _jobs(queue: QueueRun, look: QueueLook) -> Iterator[_RunJob]:
     """All jobs in the order of the queue; of jobs with one name the ended ones come first."""
     seats = defaultdict[str, list[_RunJob]](list)
-    for one in look.record.ended:
-        if one.came != "lost":
-            seats[one.job].append(
+    for ended in look.record.ended:
+        if ended.came != "lost":
+            seats[ended.job].append(
                 _RunJob(
-                    job=one.job,
-                    state=_STATES[one.came],
-                    steps=one.steps,
-                    progress=1.0 if one.came == "finished" else None,
-                    launch_id=one.launch_id,
-                    error=one.error,
+                    job=ended.job,
+                    state=_STATES[ended.came],
+                    steps=ended.steps,
+                    progress=1.0 if ended.came == "finished" else None,
+                    launch_id=ended.launch_id,
+                    error=ended.error,
                 )
             )
     for launch in look.launches:
         for job in launch.jobs:
             seats[job.part.job.name].append(_seated(queue, launch, job, look.record))
     for name in queue.names:
-        own = seats[name]
-        yield own.pop(0) if own else _RunJob(job=name, state="waiting", error=queue.late_text(name))
+        waiting_seats = seats[name]
+        yield (
+            waiting_seats.pop(0)
+            if waiting_seats
+            else _RunJob(job=name, state="waiting", error=queue.late_text(name))
+        )
 
 
-def _seated(queue: QueueRun, launch: SeenLaunch, job: LaunchedJob, record: QueueRecord) -> _RunJob:
+def _seated(queue: QueueRun, launch: LaunchView, job: LaunchedJob, record: QueueRecord) -> _RunJob:
     name, status, running = job.part.job.name, job.status, launch.running
     card = next((card for card in queue.cards if card.gpu.uuid == launch.gpu), None)
     silent = launch.status.silent_s is not None and status.ended_at is None
     # By its work, else as many steps as an equal job had.
-    equal = (one.steps for one in record.ended if (one.job, one.came) == (name, "finished"))
+    equal = (ended.steps for ended in record.ended if (ended.job, ended.came) == (name, "finished"))
     steps = queue.works_s.get(name, 0.0) * (job.part.solo_rate or 0.0) or next(equal, None)
-    names = [one.part.job.name for one in running]
+    names = [launched.part.job.name for launched in running]
     expected = card.expected(names, launch.split) if card and job in running else None
     progress = min(1.0, status.steps / steps) if steps else None
     return _RunJob(
@@ -212,8 +216,8 @@ def _left_s(queue: QueueRun, jobs: Sequence[_RunJob]) -> float | None:
 
 
 def _sum(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) if known and len(known) == len(values) else None
+    present = [value for value in values if value is not None]
+    return sum(present) if present and len(present) == len(values) else None
 
 
 _LOOK_S = 0.25
@@ -308,8 +312,8 @@ class _RunPlan:
             for gpu, those in grouped(self.first, lambda job: job.gpu).items()
         )
         yield from (
-            ("Trial", f"on GPU {gpu} {listed(ways)}, for {TRY_S:g} s each")
-            for gpu, ways in self.tried.items()
+            ("Trial", f"on GPU {gpu} {listed(splits)}, for {TRY_S:g} s each")
+            for gpu, splits in self.tried.items()
         )
         if joining := [name for name in self.waiting if name not in self.alone]:
             yield "Then", f"{', '.join(joining)}: each joins where that saves time or energy"
@@ -379,11 +383,13 @@ def _end_lines(state: _RunState) -> Iterator[tuple[str, str]]:
         yield "Again", "the same command runs those that failed, and no other"
 
 
-def _beside(own: float, apart: float | None, text: Callable[[float], str]) -> str:
+def _beside(together: float, apart: float | None, text: Callable[[float], str]) -> str:
     if apart is None:
-        return f"{text(own)}; each alone is not known: not every job has a profile of this host"
-    saved = less_or_more(1 - own / apart, 0) if apart else "nothing to compare"
-    return f"{text(own)}; each alone, by its profile, {text(apart)}: {saved}"
+        return (
+            f"{text(together)}; each alone is not known: not every job has a profile of this host"
+        )
+    saved = less_or_more(1 - together / apart, 0) if apart else "nothing to compare"
+    return f"{text(together)}; each alone, by its profile, {text(apart)}: {saved}"
 
 
 def _first(job: _RunJob) -> str:
@@ -455,10 +461,10 @@ def run(
     Example: advisor run nightly/ --gpus 0
     """
     names, settings = _named(jobs, read_settings())
-    found = [frozen(name, settings) for name in names]
-    _check_ends(found)
-    told_s = read_works(work or (), names)
-    batch = [job.name for job in found if job.offered_rate is None]
+    queue_jobs = [frozen(name, settings) for name in names]
+    _check_ends(queue_jobs)
+    given_s = read_works(work or (), names)
+    batch = [job.name for job in queue_jobs if job.offered_rate is None]
     limits_s = read_works(time_limit or (), batch, "--time-limit")
     due_s = read_works(deadline or (), batch, "--deadline")
     if gpu_model is not None and not dry_run:
@@ -470,11 +476,11 @@ def run(
         if gpu_model is not None
         else [with_units(find_gpu(name), settings) for name in gpus.split(",")]
     )
-    former_s = former_works(settings.home / "launches", found, there[0].model)
-    works_s = former_s | told_s
+    former_s = former_works(settings.home / "launches", queue_jobs, there[0].model)
+    works_s = former_s | given_s
     for name, in_s in due_s.items():
         check_deadline(name, works_s.get(name), in_s)
-    if learned := [name for name in dict.fromkeys(names) if name in former_s.keys() - told_s]:
+    if learned := [name for name in dict.fromkeys(names) if name in former_s.keys() - given_s]:
         works = (f"{name} {duration_text(former_s[name])}" for name in learned)
         say_lines([f"! work as in former launches: {', '.join(works)}"], err=True)
     by_job_ms, for_all_ms = longest_p99_ms(max_p99 or (), names)
@@ -487,22 +493,22 @@ def run(
     if len({gpu.uuid for gpu in there}) < len(there):
         raise InputError(f"--gpus {gpus} names a GPU twice", fix="name each once: --gpus 0,1")
     launch = ResolvedLaunch(request=request, asked_by=user_name())
-    cards = [QueueCard.read(found, replace(launch, card=gpu), settings) for gpu in there]
-    _check_alone(found, cards)
-    if once := listed({job.name: 0 for job in found if tries > 1 and not job.restartable}):
+    cards = [QueueCard.read(queue_jobs, replace(launch, card=gpu), settings) for gpu in there]
+    _check_alone(queue_jobs, cards)
+    if once := listed({job.name: 0 for job in queue_jobs if tries > 1 and not job.restartable}):
         why = "a job file does not say restartable: true"
         say_lines([f"! sets with {once} are not tried: {why}"], err=True)
     with open_queue(settings.home, settings.jobs_dir, names) as file:
         if fresh and dry_run:
             file = QueueFile(file.path.with_suffix(".fresh"))  # is never written
         elif fresh:
-            before = QueueRun(found, cards, file, settings)
+            before = QueueRun(queue_jobs, cards, file, settings)
             before.stop()
             while (look := before.look()).launches:
                 before.act(look)
                 time.sleep(_LOOK_S)
             file.remove()
-        queue = QueueRun(found, cards, file, settings, limits_s, works_s, due_s)
+        queue = QueueRun(queue_jobs, cards, file, settings, limits_s, works_s, due_s)
         first = [*queue.first_sets()]
         look = queue.look()
         waiting = [name for name in _left(look, first) if queue.is_server(name)]
@@ -516,17 +522,17 @@ def run(
             )
         if dry_run:
             plan = _RunPlan(
-                first=tuple(row for card, ways in first for row in _first_jobs(card, ways[0])),
+                first=tuple(row for card, sets in first for row in _first_jobs(card, sets[0])),
                 tried={
-                    str(card.gpu.index): tuple(str(way.split) for way in ways)
-                    for card, ways in first
-                    if len(ways) > 1
+                    str(card.gpu.index): tuple(str(launch_set.split) for launch_set in sets)
+                    for card, sets in first
+                    if len(sets) > 1
                 },
                 running=tuple(job.status.job for launch in look.launches for job in launch.running),
                 silent=tuple(
-                    f"{one.launch_id} is {one.status.standing}"
-                    for one in look.launches
-                    if one.status.silent_s is not None
+                    f"{launch_view.launch_id} is {launch_view.status.standing}"
+                    for launch_view in look.launches
+                    if launch_view.status.silent_s is not None
                 ),
                 waiting=tuple(_left(look, first)),
                 spare_s={n: queue.spare_s(n) for n in _left(look, first) if n in due_s},
@@ -580,7 +586,7 @@ def _check_ends(jobs: Sequence[Job]) -> None:
         raise InputError(
             "all of these are servers",
             why="a queue ends its servers with its last batch job",
-            fix=f"run them until they are stopped: advisor launch {as_asked(j.name for j in jobs)}",
+            fix=f"run them until they are stopped: advisor launch {as_requested(j.name for j in jobs)}",
         )
 
 
@@ -616,7 +622,7 @@ def _check_alone(jobs: Sequence[Job], cards: Sequence[QueueCard]) -> None:
 
 def _left(look: QueueLook, first: Sequence[tuple[QueueCard, tuple[LaunchSet, ...]]]) -> list[str]:
     """Jobs that wait once these have started, in the order of the queue."""
-    taken, names = Counter(job.name for _, ways in first for job in ways[0].jobs), look.waiting
+    taken, names = Counter(job.name for _, sets in first for job in sets[0].jobs), look.waiting
     return [name for n, name in enumerate(names) if names[:n].count(name) >= taken[name]]
 
 

@@ -133,8 +133,8 @@ def _shown(look: _Look, source: str) -> RenderableType:
         return Text(f"{source}: {error}")
 
 
-def _drawn(seen: Overview, source: str) -> RenderableType:
-    return overview_screen(seen, source, letters_of(sys.stdout.encoding))
+def _drawn(overview: Overview, source: str) -> RenderableType:
+    return overview_screen(overview, source, letters_of(sys.stdout.encoding))
 
 
 @contextmanager
@@ -177,18 +177,18 @@ class _HostLaunches:
         for folder in list_folders(self._root):
             if folder.launch_id in self._ended:
                 continue
-            one = replace(folder.read_status(), host=HOST)
-            if one.over:
-                self._ended[folder.launch_id] = one
+            status = replace(folder.read_status(), host=HOST)
+            if status.over:
+                self._ended[folder.launch_id] = status
             else:
-                running.append(one)
+                running.append(status)
         ended = [self._ended[name] for name in sorted(self._ended, reverse=True)]
         return overview(
             now=datetime.now().astimezone(),
             running=running,
             ended=ended,
             entries=[*ended, *running],
-            cards=self._cards.look({uuid for one in running for uuid in one.gpus}),
+            cards=self._cards.look({uuid for launch in running for uuid in launch.gpus}),
             host=HOST,
             history_of=lambda name: read_history(LaunchFolder(self._root / name)),
             prices=self._settings.policy.prices,
@@ -221,28 +221,30 @@ def letters_of(encoding: str | None) -> Letters:
     return BLOCKS
 
 
-def overview_screen(seen: Overview, source: str, letters: Letters = BLOCKS) -> RenderableType:
+def overview_screen(overview: Overview, source: str, letters: Letters = BLOCKS) -> RenderableType:
     """All of it; `source` says where it comes from."""
-    return _Drawn(seen, letters).all(source)
+    return _Drawn(overview, letters).all(source)
 
 
 class _Drawn:
-    def __init__(self, seen: Overview, letters: Letters) -> None:
-        self._seen, self._letters = seen, letters
+    def __init__(self, overview: Overview, letters: Letters) -> None:
+        self._overview, self._letters = overview, letters
 
     def all(self, source: str) -> RenderableType:
         """What is saved, each card with its launch, and what has ended."""
-        seen = self._seen
-        launches = {one.launch_id: one for one in seen.running}
-        saved = table_of(_SAVED_COLUMNS, [("saved today", seen.today), ("this week", seen.week)])
-        head = Text.assemble(("advisor", "bold"), f"  {_clock(seen.at)}  {source}")
-        if seen.replayed:
+        overview = self._overview
+        launches = {launch.launch_id: launch for launch in overview.running}
+        saved = table_of(
+            _SAVED_COLUMNS, [("saved today", overview.today), ("this week", overview.week)]
+        )
+        head = Text.assemble(("advisor", "bold"), f"  {_clock(overview.at)}  {source}")
+        if overview.replayed:
             head.append("  replayed, no GPU is in use", style="yellow")
-        parts = [head, saved, Text(_basis(seen), style="dim"), Text()]
-        parts += [self._card(card, launches.get(card.launch_id or "")) for card in seen.gpus]
-        if not (seen.gpus or seen.ended):
+        parts = [head, saved, Text(_basis(overview), style="dim"), Text()]
+        parts += [self._card(card, launches.get(card.launch_id or "")) for card in overview.gpus]
+        if not (overview.gpus or overview.ended):
             parts.append(Text("No GPU is seen, and nothing was launched: advisor launch A B"))
-        if seen.ended:
+        if overview.ended:
             parts += [Text("\nEnded: observed (predicted)", style="bold"), self._ended()]
         return Group(*parts)
 
@@ -265,9 +267,9 @@ class _Drawn:
     def _standing(self, launch: LaunchStatus) -> str:
         parts = [launch.launch_id, launch.standing]
         if launch.started_at:
-            at = datetime.fromisoformat(self._seen.at)
+            at = datetime.fromisoformat(self._overview.at)
             passed_s = (at - datetime.fromisoformat(launch.started_at)).total_seconds()
-            began = _clock(launch.started_at, self._seen.at)
+            began = _clock(launch.started_at, self._overview.at)
             parts.append(f"since {began} ({duration_text(max(0, passed_s))})")
         if launch.ledger:
             parts.append(f"{_gain(launch)} saved")
@@ -291,17 +293,17 @@ class _Drawn:
 
     def _line(self, series: HistoryValues) -> Text:
         """All of it in a few letters, between its least and its most."""
-        known, steps = [value for value in series if value is not None], self._letters.line
-        if len(known) < _LINE_WIDTH or not steps:
+        values, steps = [value for value in series if value is not None], self._letters.line
+        if len(values) < _LINE_WIDTH or not steps:
             return Text("")
-        shown = [known[n * (len(known) - 1) // (_LINE_WIDTH - 1)] for n in range(_LINE_WIDTH)]
+        shown = [values[n * (len(values) - 1) // (_LINE_WIDTH - 1)] for n in range(_LINE_WIDTH)]
         # What hardly moves is not drawn as if it did.
         low, span = min(shown), max(max(shown) - min(shown), 0.1 * max(shown), 1e-9)
         return Text("".join(steps[round((v - low) / span * (len(steps) - 1))] for v in shown))
 
     def _ended(self) -> Table:
         columns = ("began", "jobs", "lasted", "speed", "W", "saved", "in all")
-        rows = (_row(one, self._seen.at) for one in self._seen.ended)
+        rows = (_row(launch, self._overview.at) for launch in self._overview.ended)
         return plain_table(columns, rows, whole=[name for name in columns if name != "jobs"])
 
 
@@ -323,8 +325,8 @@ def _short(gpu_uuid: str) -> str:
     return gpu_uuid.removeprefix("GPU-")[:8]
 
 
-def _basis(seen: Overview) -> str:
-    week = seen.week
+def _basis(overview: Overview) -> str:
+    week = overview.week
     left = f", {week.uncounted} not counted" if week.uncounted else ""
     launches = count_of(week.launches, "launch")
     unread_s = week.gpu_hours_unread * _HOUR_S
@@ -353,13 +355,13 @@ def _speed(launch: LaunchStatus, n: int) -> str:
 
 
 def _p99(job: JobStatus) -> Text:
-    own = job.mean_p99_ms if job.latency_p99_ms is None else job.latency_p99_ms
-    if own is None:
+    p99_ms = job.mean_p99_ms if job.latency_p99_ms is None else job.latency_p99_ms
+    if p99_ms is None:
         return Text("")
     if job.max_p99_ms is None:
-        return Text(f"p99 {own:.3g} ms")
-    style = "red" if own > job.max_p99_ms else "green"
-    return Text(f"p99 {own:.3g}/{job.max_p99_ms:g} ms", style=style)
+        return Text(f"p99 {p99_ms:.3g} ms")
+    style = "red" if p99_ms > job.max_p99_ms else "green"
+    return Text(f"p99 {p99_ms:.3g}/{job.max_p99_ms:g} ms", style=style)
 
 
 def _row(launch: LaunchStatus, at: str) -> tuple[str, ...]:
@@ -426,6 +428,6 @@ class Scrolled:
             yield from ([Segment.line()] if number else [])
             yield from line
         if not fits:
-            told = f"lines {self.first + 1} to {last} of {len(lines)}: j and k move, q ends"
+            hint = f"lines {self.first + 1} to {last} of {len(lines)}: j and k move, q ends"
             yield Segment.line()
-            yield Text(told, style="dim", end="")
+            yield Text(hint, style="dim", end="")

@@ -131,20 +131,20 @@ class Advice:
     def answers(self, questions: Collection[Question]) -> Mapping[Question, Answer]:
         """The answers; of many new questions the first, and of the others none yet."""
         now = self._now()
-        new = [q for q in dict.fromkeys(questions) if self._known(q, now) is None]
+        new = [q for q in dict.fromkeys(questions) if self._kept_answer(q, now) is None]
         sets = [q for q in new if not _is_pair(q)][:MOST_SETS]
-        asked = [*[q for q in new if _is_pair(q)][:MOST_PAIRS], *sets]
-        for first in range(0, len(asked), _AT_ONCE):
-            self._unless_quiet(self._ask, asked[first : first + _AT_ONCE], self._kept)
-        failed = dict.fromkeys(asked, self._failure)
-        found = ((q, self._known(q, now) or failed.get(q)) for q in questions)
-        return {question: answer for question, answer in found if answer is not None}
+        pairs_and_sets = [*[q for q in new if _is_pair(q)][:MOST_PAIRS], *sets]
+        for first in range(0, len(pairs_and_sets), _AT_ONCE):
+            self._unless_quiet(self._ask, pairs_and_sets[first : first + _AT_ONCE], self._kept)
+        failed = dict.fromkeys(pairs_and_sets, self._failure)
+        answers = ((q, self._kept_answer(q, now) or failed.get(q)) for q in questions)
+        return {question: answer for question, answer in answers if answer is not None}
 
     def sets(self, jobs: Sequence[JobRequest], model: str | None) -> NamedSets:
         """Which of these jobs should run together, three or more; none where nobody can say."""
         # By name, since a plan knows no more: each must keep what the strictest of them asks for.
         by_name = grouped(sorted(jobs, key=lambda job: job.job), lambda job: job.job)
-        asked = PlacementRequest(
+        request = PlacementRequest(
             jobs=tuple(
                 QueuedJobs(
                     job=name,
@@ -161,21 +161,21 @@ class Advice:
             # For the search; of some tens of jobs it is over long before.
             time_limit_s=2.0,
         )
-        if self._planned.get(asked, (0.0, ()))[0] <= self._now():
-            self._unless_quiet(self._plan, asked, self._planned)
-        return self._planned.get(asked, (0.0, ()))[1]
+        if self._planned.get(request, (0.0, ()))[0] <= self._now():
+            self._unless_quiet(self._plan, request, self._planned)
+        return self._planned.get(request, (0.0, ()))[1]
 
-    def _known(self, question: Question, now: float) -> Answer | None:
+    def _kept_answer(self, question: Question, now: float) -> Answer | None:
         until, answer = self._kept.get(question, (0.0, None))
         return answer if until > now else None
 
     def _unless_quiet(
-        self, ask: Callable[[B], Mapping[Q, A]], asked: B, kept: dict[Q, tuple[float, A]]
+        self, ask: Callable[[B], Mapping[Q, A]], question: B, kept: dict[Q, tuple[float, A]]
     ) -> None:
         if self._now() < self._quiet_until:
             return
         try:
-            found = ask(asked)
+            answers = ask(question)
         except ClientError as error:
             self._failure = NoAnswer(str(error))
             # A service that gave no answer is left alone for a while.
@@ -184,18 +184,20 @@ class Advice:
         now = self._now()
         for old in [question for question, (until, _) in kept.items() if until <= now]:
             del kept[old]
-        kept |= {question: (now + _KEPT_S, answer) for question, answer in found.items()}
+        kept |= {question: (now + _KEPT_S, answer) for question, answer in answers.items()}
 
-    def _plan(self, asked: PlacementRequest) -> Mapping[PlacementRequest, NamedSets]:
+    def _plan(self, request: PlacementRequest) -> Mapping[PlacementRequest, NamedSets]:
         try:
-            planned = self._client.place(asked)
+            planned = self._client.place(request)
         except ApiError as error:
             if error.status not in range(400, 500) or error.status in (401, 403, 408, 429):
                 raise  # it says nothing of the jobs
-            return {asked: ()}
-        names = [(tuple(job.job for job in one.jobs), len(one.gpus)) for one in planned.sets]
+            return {request: ()}
+        names = [
+            (tuple(job.job for job in seated.jobs), len(seated.gpus)) for seated in planned.sets
+        ]
         return {
-            asked: tuple(
+            request: tuple(
                 jobs for jobs, times in names if len(jobs) > ADVISED_JOBS for _ in range(times)
             )
         }
@@ -230,11 +232,11 @@ def is_share(text: str) -> bool:
     return True
 
 
-def _read(answer: Recommendation, asked: Question) -> Answer:
+def _read(answer: Recommendation, question: Question) -> Answer:
     if (choice := _settable(answer)) is None or choice.sharing not in ("limited", "uncapped"):
         better = f"{choice.sharing} is better" if choice else "separate GPUs are better"
         return Apart(better, _needs_mib(answer.jobs))
-    if not len(asked.jobs) == len(answer.jobs) == len(choice.jobs):
+    if not len(question.jobs) == len(answer.jobs) == len(choice.jobs):
         return Apart(f"the service answered for {len(choice.jobs)} jobs")
     shares = tuple(job.environment.get(PERCENTAGE, f"{WHOLE:g}") for job in choice.jobs)
     if not all(map(is_share, shares)):
@@ -252,15 +254,17 @@ def _read(answer: Recommendation, asked: Question) -> Answer:
 
 def _settable(answer: Recommendation) -> Option | None:
     """The choice; where that has a priority, which is not set here, the best without any."""
-    kept = [way for way in answer.candidates if not (way.violations or _has_priority(way))]
+    kept = [
+        option for option in answer.candidates if not (option.violations or _has_priority(option))
+    ]
     if answer.choice is None or not _has_priority(answer.choice):
         return answer.choice
-    best = max(kept, key=lambda way: way.energy_saved.value, default=None)
+    best = max(kept, key=lambda option: option.energy_saved.value, default=None)
     return best if best and best.energy_saved.value > 0 else None
 
 
-def _has_priority(way: Option) -> bool:
-    return any(PRIORITY in job.environment for job in way.jobs)
+def _has_priority(option: Option) -> bool:
+    return any(PRIORITY in job.environment for job in option.jobs)
 
 
 def _needs_mib(jobs: Sequence[AskedJob]) -> tuple[float | None, ...]:
@@ -340,7 +344,7 @@ def matched(
         matrix[-1, column] = offer.takes_gpu
     program = highspy.HighsLp()
     program.num_col_, program.num_row_ = len(offers), len(matrix)
-    program.col_cost_ = np.array([-_worth(*offer) for offer in offers])
+    program.col_cost_ = np.array([-_gain(*offer) for offer in offers])
     program.col_lower_ = np.zeros(len(offers))
     program.col_upper_ = np.full(len(offers), float(max(counts)))
     program.integrality_ = [highspy.HighsVarType.kInteger] * len(offers)
@@ -351,12 +355,16 @@ def matched(
     program.a_matrix_.start_ = np.append(0, np.cumsum(np.bincount(columns, minlength=len(offers))))
     program.a_matrix_.index_ = rows
     program.a_matrix_.value_ = matrix[rows, columns]
-    found = solved(program, 1.0)
-    for offer, times in zip(offers, () if found is None else found, strict=found is not None):
+    times_of_offers = solved(program, 1.0)
+    for offer, times in zip(
+        offers,
+        () if times_of_offers is None else times_of_offers,
+        strict=times_of_offers is not None,
+    ):
         yield from [offer] * round(times)
 
 
-def _worth(offer: Offer, answer: Together) -> float:
+def _gain(offer: Offer, answer: Together) -> float:
     """A GPU for each job that needs none of its own, and what is saved; always above nothing.
 
     That is a part of the energy of all its jobs, and less than a GPU's worth for the most of them.

@@ -28,10 +28,10 @@ from advisor.core.records import (
     BACKLOG,
     DOUBTFUL,
     LIMIT_BROKEN,
-    SEEN,
     SETTLE_S,
     UNCOUNTED,
     UNCOUNTED_UNIT,
+    WATCHED,
     JobLoad,
     Observation,
     ObservedPart,
@@ -54,7 +54,7 @@ from advisor.runtime.counting import Tally, parse_fault, parse_reported
 from advisor.runtime.processes import loaded_libraries, owner_of
 from advisor.settings import Settings
 from advisor.validity.points import is_usable
-from advisor_profiling.attached import GpuLook, SeenAlone, ToldProgress, read_means
+from advisor_profiling.attached import GpuLook, ProgressSource, SoloWatch, read_means
 from advisor_profiling.testbed import open_source
 
 
@@ -143,8 +143,11 @@ def granted_units(
     Raises:
         LimitNotProvenError: it is not under MPS, or gets another number than the share's.
     """
-    seen = next((one for one in look(variables, user) if one.uuid == backend.gpu.uuid), None)
-    return check_granted(backend.gpu, share, seen, backend.control.pipe_dir).units
+    visible = next(
+        (candidate for candidate in look(variables, user) if candidate.uuid == backend.gpu.uuid),
+        None,
+    )
+    return check_granted(backend.gpu, share, visible, backend.control.pipe_dir).units
 
 
 UNSEEN_S = 15.0
@@ -267,8 +270,8 @@ class TenantMeter(Generic[T]):
 
 def _idle_power_w(meters: Iterable[TenantMeter[T]]) -> float | None:
     """Of the GPU that these use, as their profiles know it; the least, since none is below it."""
-    known = [meter.reference.idle_power_w for meter in meters]
-    return min((power_w for power_w in known if power_w is not None), default=None)
+    idles_w = [meter.reference.idle_power_w for meter in meters]
+    return min((power_w for power_w in idles_w if power_w is not None), default=None)
 
 
 ASK_AGAIN_S = 60.0
@@ -307,7 +310,7 @@ class Reference:
         read = [p for p in points if is_usable(p) and not (p.gpus or DOUBTFUL & set(p.flags))]
         counted = [point for point in read if point.rate_unit != UNCOUNTED_UNIT]
         # What was seen on any host goes behind a profile, as elsewhere.
-        good = [point for point in counted if SEEN not in point.flags] or counted
+        good = [point for point in counted if WATCHED not in point.flags] or counted
         if not (whole := [point for point in good if point.share_percent == WHOLE]):
             return cls()
         return cls(
@@ -331,23 +334,23 @@ class ReferenceCache:
 
     def __init__(self, profiles: Callable[[str, str], ProfilePoints]) -> None:
         self._profiles = profiles
-        self._known: dict[tuple[str, str], tuple[float, Reference]] = {}
+        self._references: dict[tuple[str, str], tuple[float, Reference]] = {}
 
     def of(self, job: str, gpu_model: str) -> Reference:
         """The job on this GPU model; nothing but None where the service knows or says nothing."""
-        asked_s, known = self._known.get((job, gpu_model), (None, Reference()))
+        read_at_s, reference = self._references.get((job, gpu_model), (None, Reference()))
         now_s = time.monotonic()
-        if asked_s is None or now_s - asked_s > ASK_AGAIN_S:
+        if read_at_s is None or now_s - read_at_s > ASK_AGAIN_S:
             # Metrics without relative speeds are better than an agent that stops.
             with suppress(ClientError):
-                known = Reference.of(self._profiles(job, gpu_model).points)
-            self._known[job, gpu_model] = now_s, known
-        return known
+                reference = Reference.of(self._profiles(job, gpu_model).points)
+            self._references[job, gpu_model] = now_s, reference
+        return reference
 
 
 def _median(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return median(known) if known else None
+    present = [value for value in values if value is not None]
+    return median(present) if present else None
 
 
 LOG = logging.getLogger("advisor.node")
@@ -427,8 +430,8 @@ class Room(Generic[T]):
         self._meters: dict[str, TenantMeter[T]] = {}
         self._overlaps = Overlaps[T](daemon.gpu, tenancy.node, tenancy.scheduler)
         self._strangers = frozenset[int]()
-        self._alone: SeenAlone | None = None
-        self._seen = list[Record]()
+        self._alone: SoloWatch | None = None
+        self._points = list[Record]()
 
     @property
     def meters(self) -> Sequence[TenantMeter[T]]:
@@ -466,13 +469,13 @@ class Room(Generic[T]):
         )
         sight = self._daemon.sight(used=bool(self.living))
         users = sight and _users_by_tenant(sight, self._tenancy.tenant_of)
-        self._look_at_tenants(now.at_s, progress if now.is_known else {}, users)
+        self._look_at_tenants(now.at_s, progress if now.is_reliable else {}, users)
         if sight is not None:
             self._look_for_strangers(sight, present)
         self._divide(drawn, now)
         with suppress(AdvisorError):
             self._look_at_only(now.at_s, sight)
-        self._seen, seen = [], self._seen
+        self._points, points = [], self._points
         ended = list(self._overlaps.follow(now.at_s, self.meters, present, self.metered))
         # Those that the node has no more, once nothing of them is still to be reported.
         for uid in self._meters.keys() - present - self._overlaps.uids:
@@ -480,7 +483,7 @@ class Room(Generic[T]):
             if not meter.steps:
                 why = "it reported no progress (docs/progress.md), so nothing could be observed"
                 LOG.info("job %s (%s): %s", uid, meter.tenant.job, why)
-        return [*seen, *ended]
+        return [*points, *ended]
 
     def doubt(self) -> None:
         """The limits of those that are there do not hold, or not for sure."""
@@ -499,15 +502,15 @@ class Room(Generic[T]):
         users: Mapping[str, GpuUsers] | None,
     ) -> None:
         for meter in self.living:
-            own = (users or {}).get(meter.tenant.uid, GpuUsers())
+            users_of_tenant = (users or {}).get(meter.tenant.uid, GpuUsers())
             meter.reference = self._references.of(meter.tenant.job, self._daemon.gpu.model)
             was_read = not meter.unread
-            meter.look(now_s, progress.get(meter.tenant.uid), own)
+            meter.look(now_s, progress.get(meter.tenant.uid), users_of_tenant)
             if meter.unread and was_read:
                 self._tenancy.warn(meter.tenant, "ProgressUnread", meter.unread)
-            if users is not None and meter.take_proof(self._proof(meter, own)):
+            if users is not None and meter.take_proof(self._proof(meter, users_of_tenant)):
                 self._tenancy.warn(meter.tenant, "LimitNotProven", meter.proof.why)
-            if meter.take_memory(self._memory_mib(own)):
+            if meter.take_memory(self._memory_mib(users_of_tenant)):
                 self._tenancy.warn(
                     meter.tenant,
                     "MemoryLimitMet",
@@ -535,15 +538,17 @@ class Room(Generic[T]):
             return
         if self._alone is None or self._alone.pid != pids[0]:
             job = Job(name=meter.tenant.job, command=())
-            self._alone = SeenAlone(
+            self._alone = SoloWatch(
                 pids[0],
                 job,
                 None,
-                lambda _pid, _job, seen: self._seen.append(replace(seen, host=self._tenancy.node)),
+                lambda _pid, _job, point: self._points.append(
+                    replace(point, host=self._tenancy.node)
+                ),
             )
-        if meter.steps and not self._alone.told:
+        if meter.steps and not self._alone.source:
             settings = ProgressSettings(unit=meter.reference.rate_unit)
-            self._alone.count_by(ToldProgress(settings, lambda: meter.steps))
+            self._alone.count_by(ProgressSource(settings, lambda: meter.steps))
         means = {name: of for name, of in read_means(self._source).items() if of is not None}
         is_sound = meter.proof.proven is True and not (meter.limit_broken or meter.unread)
         look = GpuLook(
@@ -551,18 +556,22 @@ class Room(Generic[T]):
             means=means,
             pids=tuple(pids),
             is_whole=is_sound,
-            own_memory_mib=meter.memory_mib,
+            process_memory_mib=meter.memory_mib,
         )
         self._alone.add(now_s, look, meter.steps, meter.reference.idle_power_w)
 
-    def _memory_mib(self, own: GpuUsers) -> float | None:
+    def _memory_mib(self, gpu_users: GpuUsers) -> float | None:
         try:
-            return self._source.processes_memory_mib(own.all) if self._source and own.all else None
+            return (
+                self._source.processes_memory_mib(gpu_users.all)
+                if self._source and gpu_users.all
+                else None
+            )
         except AdvisorError:
             return None
 
-    def _proof(self, meter: TenantMeter[T], own: GpuUsers) -> TenantProof:
-        """Look at a job's limit once; `own` are its processes on the GPU now."""
+    def _proof(self, meter: TenantMeter[T], gpu_users: GpuUsers) -> TenantProof:
+        """Look at a job's limit once; `gpu_users` are its processes on the GPU now."""
         if meter.unseen:
             return TenantProof(
                 proven=False,
@@ -572,21 +581,21 @@ class Room(Generic[T]):
                 "(hostPID)",
             )
         wanted = self._tenancy.wanted(meter.tenant)
-        if not own.all:
+        if not gpu_users.all:
             return meter.proof
         share, units = meter.tenant.share, meter.proof.units
         try:
-            if own.outside:
+            if gpu_users.outside:
                 raise LimitNotProvenError(
-                    f"processes {sorted(own.outside)} compute on the whole GPU, without MPS",
+                    f"processes {sorted(gpu_users.outside)} compute on the whole GPU, without MPS",
                     why="CUDA_MPS_PIPE_DIRECTORY was changed, or no daemon answered when they "
                     "started",
                     fix="end them, and start them again",
                 )
-            check_environments(share, wanted, lambda: own.all)
+            check_environments(share, wanted, lambda: gpu_users.all)
             # A share that was read back is not probed again.
             if units is None:
-                units = self._daemon.prove(share, owner_of(min(own.clients)))
+                units = self._daemon.prove(share, owner_of(min(gpu_users.clients)))
         except AdvisorError as error:
             return TenantProof(False, units, str(error))
         return TenantProof(True, units)
@@ -598,17 +607,17 @@ class Room(Generic[T]):
         if before is None or self.metered is None or self.metered.seconds == before.seconds:
             return
         units_total = self._daemon.gpu.units_total or 0
-        grown, loads = self.metered.since(before), [one.load(units_total) for one in meters]
+        grown, loads = self.metered.since(before), [meter.load(units_total) for meter in meters]
         parts = divide_energy(grown.joules, grown.seconds, _idle_power_w(meters), loads)
         for meter, part in zip(meters, parts, strict=True):
             meter.energy_j = (meter.energy_j or 0.0) + part.value
 
     def _look_for_strangers(self, sight: Sight, present: frozenset[str]) -> None:
         tenant_of = self._tenancy.tenant_of
-        found = frozenset(pid for pid in sight.computing if tenant_of(pid) not in present)
+        strangers = frozenset(pid for pid in sight.computing if tenant_of(pid) not in present)
         # A process that starts on one GPU shows on all GPUs of the host for a moment.
-        staying = sorted(found & self._strangers)
-        self._strangers = found
+        staying = sorted(strangers & self._strangers)
+        self._strangers = strangers
         if staying and self._daemon.meet_strangers(staying):
             self.doubt()
 
@@ -659,10 +668,13 @@ class Overlap(Generic[T]):
         self._last_s, self._last = now_s, metered
         self._first = self._first or metered
         self._flags |= {UNCOUNTED for meter in self.meters if meter.unread}
-        for n, (one, seen) in enumerate(zip(self.meters, self._steps, strict=True)):
-            offered_rate, silent = one.reference.offered_rate, one.steps == self._first_steps[n]
+        for n, (tenant_meter, rate_meter) in enumerate(zip(self.meters, self._steps, strict=True)):
+            offered_rate, silent = (
+                tenant_meter.reference.offered_rate,
+                tenant_meter.steps == self._first_steps[n],
+            )
             self._behind[n] = is_behind(
-                offered_rate, one.rate(), seen, silent=silent, again=self._behind[n]
+                offered_rate, tenant_meter.rate(), rate_meter, silent=silent, again=self._behind[n]
             )
         if any(self._behind) and self._overlap_s < CATCHING_UP_S:
             self._settles_s = self._overlap_s
@@ -753,7 +765,7 @@ class Overlaps(Generic[T]):
             before = self._before.get(uids, 0)
             self._before[uids] = before + 1
             self._now = Overlap(self._gpu, working, now_s, metered, before)
-            names = ", ".join(f"{one.tenant.uid} ({one.tenant.job})" for one in working)
+            names = ", ".join(f"{meter.tenant.uid} ({meter.tenant.job})" for meter in working)
             LOG.info("%s work together on %s", names, self._gpu.uuid)
 
 
@@ -782,12 +794,12 @@ class ObservationQueue:
         """How many the service does not have yet."""
         return len(self._waiting)
 
-    def add(self, seen: Record) -> None:
+    def add(self, record: Record) -> None:
         """One more, to be sent at the next flush."""
         if len(self._waiting) == MOST_WAITING:
             self._waiting.popleft()
             self.lost += 1
-        self._waiting.append(seen)
+        self._waiting.append(record)
         self._tried_s = None
 
     def flush(self) -> None:
@@ -801,10 +813,10 @@ class ObservationQueue:
         while self._waiting:
             self._tried_s = now_s
             try:
-                if isinstance(one := self._waiting[0], Observation):
-                    self._service.observe([one])
+                if isinstance(record := self._waiting[0], Observation):
+                    self._service.observe([record])
                 else:
-                    self._service.import_points([one])
+                    self._service.import_points([record])
                 self.sent += 1
             except ClientError as error:
                 LOG.warning("the service did not take an observation: %s", error)

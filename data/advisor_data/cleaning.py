@@ -53,7 +53,7 @@ class _Cleaned:
     @property
     def size_bytes(self) -> int:
         """Of the folders of all removed launches."""
-        return sum(one.size_bytes for one in self.removed)
+        return sum(launch.size_bytes for launch in self.removed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,9 +149,10 @@ class Cleaner:
             f"an observation of {folder.name} cannot be read",
             fix="look at its observations.jsonl, and remove the folder by hand",
         ):
-            seen = [from_row(Observation, json_row(line)) for line in lines]
+            observations = [from_row(Observation, json_row(line)) for line in lines]
         return [
-            one
-            for one in seen
-            if one.point_id not in {o.point_id for o in self.store.observations(jobs=one.jobs)}
+            observation
+            for observation in observations
+            if observation.point_id
+            not in {o.point_id for o in self.store.observations(jobs=observation.jobs)}
         ]

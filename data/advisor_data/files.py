@@ -188,7 +188,7 @@ def read_points(path: Path) -> list[Record]:
         InputError: the file cannot be read, or a row, named by its number and column, is bad.
     """
     _, decode = _format(path)
-    seen: dict[str, tuple[str, Record]] = {}
+    first_by_id: dict[str, tuple[str, Record]] = {}
     with placed(str(path)):
         for number, (place, row) in enumerate(decode(_content(path))):
             if number >= MOST_ROWS:
@@ -199,14 +199,14 @@ def read_points(path: Path) -> list[Record]:
                 )
             with placed(place):
                 point = received(from_row(kind_of(row), row))
-                first_place, first = seen.setdefault(point.point_id, (place, point))
+                first_place, first = first_by_id.setdefault(point.point_id, (place, point))
                 if first != point:
                     raise InputError(
                         f"the same measurement as {first_place}, with other values",
                         why=f"what tells points apart is {', '.join(IDENTITY[type(point)])}",
                         fix="give started_at its seconds, or remove one of the two",
                     )
-    return [point for _, point in seen.values()]
+    return [point for _, point in first_by_id.values()]
 
 
 def _content(path: Path) -> bytes:

@@ -40,11 +40,11 @@ def checked_counts(
     Raises:
         StoreError: a file of a check cannot be read, so nobody knows which counts are unsafe.
     """
-    known = known_checks(home)
-    found = check_for(gpu_model, known)
-    if found is None or units_total not in (None, found.units_total):
+    checks = all_checks(home)
+    check = check_for(gpu_model, checks)
+    if check is None or units_total not in (None, check.units_total):
         return None
-    return replace(found, wrong={**wrong_elsewhere(gpu_model, known), **found.wrong})
+    return replace(check, wrong={**wrong_elsewhere(gpu_model, checks), **check.wrong})
 
 
 def checks_stamp(home: Path) -> ChecksStamp:
@@ -56,11 +56,11 @@ def checks_stamp(home: Path) -> ChecksStamp:
     with StoreError.instead_of(OSError, f"{home / CHECKS.name} cannot be read"):
         files = sorted((home / CHECKS.name).glob("*.json"))
         return tuple(
-            (path.name, (found := path.stat()).st_mtime_ns, found.st_size) for path in files
+            (path.name, (state := path.stat()).st_mtime_ns, state.st_size) for path in files
         )
 
 
-def known_checks(home: Path) -> list[CheckedCounts]:
+def all_checks(home: Path) -> list[CheckedCounts]:
     """The checks that were made on this host, then those that come with the package.
 
     Raises:
@@ -82,12 +82,12 @@ KERNEL_REPORTS = RecordFolder(
 KERNEL_TABLE = "kernels.jsonl"
 
 
-def known_sensors(home: Path) -> list[SensorRecord]:
+def all_sensors(home: Path) -> list[SensorRecord]:
     """Records that were made on this host, then those that come with the package."""
     return [*SENSOR_RECORDS.read(home), *bundled_sensors()]
 
 
-def known_kernels(home: Path) -> list[KernelReport]:
+def all_kernels(home: Path) -> list[KernelReport]:
     """Kernels that were measured on this host, then those that come with the package."""
     return [*KERNEL_REPORTS.read(home), *bundled_kernels()]
 
@@ -125,8 +125,8 @@ def _bundled() -> Traversable:
 def _json_files(folder: str) -> list[Traversable]:
     """By name; none where the folder is not there."""
     inside = _bundled() / folder
-    found = inside.iterdir() if inside.is_dir() else ()
-    return sorted((file for file in found if file.name.endswith(".json")), key=str)
+    entries = inside.iterdir() if inside.is_dir() else ()
+    return sorted((file for file in entries if file.name.endswith(".json")), key=str)
 
 
 def _parsed(kind: type[T], text: bytes, name: str) -> T:

@@ -90,13 +90,13 @@ def page_of(records: Iterable[P], span: Span) -> Page[P]:
     return cut(sorted(filter(span.has, records), key=position, reverse=True), span)
 
 
-def cut(found: Iterable[P], span: Span) -> Page[P]:
+def cut(records: Iterable[P], span: Span) -> Page[P]:
     """The first records of a list, the newest first, with all of the last one's moment.
 
     No more is read of the list than shows that it goes on.
     """
     taken: list[P] = []
-    for record in found:
+    for record in records:
         if len(taken) >= span.limit:
             last, most = position(taken[-1]), span.limit + MOST_OF_MOMENT
             if position(record).started_at_us != last.started_at_us or len(taken) == most:

@@ -156,7 +156,7 @@ class LaunchRow:
     home: str
 
 
-def _asked_before(
+def _earlier_launch(
     connection: Connection, asked_by: str, key: str, request_hash: str
 ) -> LaunchRow | None:
     earlier = _first(connection, launches.c.asked_by == asked_by, launches.c.idempotency_key == key)
@@ -222,8 +222,8 @@ class ServiceState(OpenDatabase):
         wanted = select(tokens).where(tokens.c.secret_sha256.in_(by_digest))
         with self._reading() as connection:
             rows = connection.execute(wanted).mappings().all()
-        found = {by_digest[row["secret_sha256"]]: _token(row) for row in rows}
-        return {secret: token for secret, token in found.items() if token.lives()}
+        token_by_secret = {by_digest[row["secret_sha256"]]: _token(row) for row in rows}
+        return {secret: token for secret, token in token_by_secret.items() if token.lives()}
 
     def tokens(self) -> list[Token]:
         """All there ever were, the newest first."""
@@ -261,7 +261,7 @@ class ServiceState(OpenDatabase):
                 # Written first and explained afterwards: looking first would let two of them in.
                 if connection.execute(insert_new(connection, launches), [values]).rowcount:
                     return row
-                earlier = key and _asked_before(connection, row.asked_by, key, row.request_hash)
+                earlier = key and _earlier_launch(connection, row.asked_by, key, row.request_hash)
                 if earlier:
                     return earlier
                 same_gpu = launches.c.gpu == row.gpu
@@ -290,7 +290,7 @@ class ServiceState(OpenDatabase):
         with self._writing() as connection:
             return connection.execute(change.values(values)).rowcount == 1
 
-    def asked_before(
+    def earlier_launch(
         self, asked_by: str, idempotency_key: str, request_hash: str
     ) -> LaunchRow | None:
         """The launch that was asked for by this key; None where none was.
@@ -299,7 +299,7 @@ class ServiceState(OpenDatabase):
             IdempotencyError: the key was used with another `request_hash`.
         """
         with self._reading() as connection:
-            return _asked_before(connection, asked_by, idempotency_key, request_hash)
+            return _earlier_launch(connection, asked_by, idempotency_key, request_hash)
 
     def launch(self, launch_id: str) -> LaunchRow | None:
         """The launch of that id."""

@@ -48,13 +48,13 @@ from sqlalchemy.dialects import sqlite
 from sqlalchemy.exc import ArgumentError, DBAPIError, DisconnectionError, SQLAlchemyError
 from sqlalchemy.pool import ConnectionPoolEntry
 
-from advisor.core.records import PARTS, SEEN, Observation, PairPoint, Record, SoloPoint
+from advisor.core.records import PARTS, WATCHED, Observation, PairPoint, Record, SoloPoint
 from advisor.core.wording import listed
 from advisor.errors import DisputedError, InputError, StoreError, undone_by
 from advisor.files import private_file, sync_folder
 from advisor.formats.rows import JOBS, P, checked, column_types, from_row, to_row
 from advisor.installed import install
-from advisor.validity.points import author_of, told, window_of
+from advisor.validity.points import author_of, claim_of, window_of
 from advisor_data import default_url
 from advisor_data.lists import MOST_OF_MOMENT, Page, ProfileRow, Span, cut, position, profile_rows
 
@@ -384,8 +384,8 @@ def _close_to_others(url: URL) -> None:
 
 def _identity(url: URL) -> tuple[int, int] | None:
     with suppress(OSError):
-        found = os.stat(_sqlite_path(url))  # noqa: PTH116 - at each use, and a Path takes longer
-        return found.st_dev, found.st_ino
+        state = os.stat(_sqlite_path(url))  # noqa: PTH116 - at each use, and a Path takes longer
+        return state.st_dev, state.st_ino
     return None
 
 
@@ -415,13 +415,13 @@ def _schema_state(connection: Connection) -> SchemaState:
 
     An empty database is "older"; one from before the first migration is "unreleased".
     """
-    known = revisions()
+    known_revisions = revisions()
     revision = None
     if inspect(connection).has_table(VERSION_TABLE):
         revision = connection.scalar(text(f"SELECT version_num FROM {VERSION_TABLE}"))
-    if revision is not None and revision not in known:
-        return "unreleased" if revision < known[0] else "newer"
-    return "current" if revision == known[-1] else "older"
+    if revision is not None and revision not in known_revisions:
+        return "unreleased" if revision < known_revisions[0] else "newer"
+    return "current" if revision == known_revisions[-1] else "older"
 
 
 def revisions() -> list[str]:
@@ -496,7 +496,7 @@ class Store(OpenDatabase):
             if jobs:
                 _count_change(connection)
             # What was seen of a process takes the place of what was seen of its beginning.
-            _delete(connection, [p for p in ordered if renew or SEEN in p.flags])
+            _delete(connection, [p for p in ordered if renew or WATCHED in p.flags])
             _check_undisputed(connection, [point for point in ordered if point.written_by])
             new = sum(_insert(connection, kind, ordered) for kind in tables)
             _renew(connection, jobs)
@@ -526,7 +526,7 @@ class Store(OpenDatabase):
 
     def together(self) -> frozenset[tuple[str, ...]]:
         """Names of jobs, sorted, that were measured or launched together; on any GPU model."""
-        found = set[str]()
+        texts = set[str]()
         with self._reading() as connection:
             for kind in (PairPoint, Observation):
                 # From name to name in the index: a million records are of few sets.
@@ -534,8 +534,8 @@ class Store(OpenDatabase):
                 first = select(func.min(names).label("jobs")).cte("together", recursive=True)
                 later = select(func.min(names)).where(names > first.c.jobs).scalar_subquery()
                 every = first.union_all(select(later).where(first.c.jobs.is_not(None)))
-                found |= set(connection.execute(select(every.c.jobs)).scalars())
-        return frozenset(tuple(json.loads(jobs)) for jobs in found if jobs)
+                texts |= set(connection.execute(select(every.c.jobs)).scalars())
+        return frozenset(tuple(json.loads(jobs)) for jobs in texts if jobs)
 
     def page(self, kind: type[P], jobs: Sequence[str], span: Span) -> Page[P]:
         """A page of the records of exactly these jobs, the newest first; names in any order."""
@@ -765,8 +765,8 @@ def _filled(row: Mapping[str, Any]) -> dict[str, Any]:
 
 def _record(kind: type[P], document: Mapping[str, Any]) -> P:
     """The record of a document; columns of a newer version are left out."""
-    known = column_types(kind)
-    row = {name: value for name, value in document.items() if name in known}
+    types = column_types(kind)
+    row = {name: value for name, value in document.items() if name in types}
     if kind in PARTS:
         of_part = column_types(PARTS[kind])
         row[JOBS] = [{n: v for n, v in part.items() if n in of_part} for part in document[JOBS]]
@@ -803,8 +803,8 @@ def _delete(connection: Connection, records: Iterable[Record]) -> int:
 def _insert(connection: Connection, kind: type[Record], records: Iterable[Record]) -> int:
     """Put in those of a kind that are not there yet; how many were new."""
     mine = [record for record in records if type(record) is kind]
-    known = _known_unsigned(connection, kind, mine)
-    rows = [_row_of(record) for record in mine if record.point_id not in known]
+    stored_ids = _stored_unsigned(connection, kind, mine)
+    rows = [_row_of(record) for record in mine if record.point_id not in stored_ids]
     return connection.execute(insert_new(connection, tables[kind]), rows).rowcount if rows else 0
 
 
@@ -823,10 +823,10 @@ def _check_undisputed(connection: Connection, signed: Sequence[Record]) -> None:
             some = mine[begin:][:_AT_ONCE]
             moments = {position(record).started_at_us for record in some}
             wanted = select(table.c.document).where(table.c.started_at_us.in_(moments))
-            first = {window_of(one): one for one in _read(connection, kind, wanted)}
+            first = {window_of(record): record for record in _read(connection, kind, wanted)}
             for record in some:
                 there = first.get(window_of(record), record)
-                if there.point_id != record.point_id and told(there) != told(record):
+                if there.point_id != record.point_id and claim_of(there) != claim_of(record):
                     raise DisputedError(
                         f"{author_of(there)} has sent other values of the window at "
                         f"{record.started_at} on {record.gpu_uuid}",
@@ -836,19 +836,22 @@ def _check_undisputed(connection: Connection, signed: Sequence[Record]) -> None:
                     )
 
 
-def _known_unsigned(
+def _stored_unsigned(
     connection: Connection, kind: type[Record], records: Sequence[Record]
 ) -> set[str]:
     """Identities of those that are stored just so, but unsigned: imported, or of older versions."""
     signed = [record for record in records if record.written_by]
-    found, table = set[str](), tables[kind]
+    ids_stored, table = set[str](), tables[kind]
     for begin in range(0, len(signed), _AT_ONCE):
-        some = {replace(one, written_by=None): one.point_id for one in signed[begin:][:_AT_ONCE]}
-        ids = [one.point_id for one in some]
+        some = {
+            replace(record, written_by=None): record.point_id
+            for record in signed[begin:][:_AT_ONCE]
+        }
+        ids = [record.point_id for record in some]
         wanted = select(table.c.document).where(table.c.point_id.in_(ids))
         stored = set(_read(connection, kind, wanted))
-        found |= {of for one, of in some.items() if one in stored}
-    return found
+        ids_stored |= {of for one, of in some.items() if one in stored}
+    return ids_stored
 
 
 def _only_of(job: str, gpu_model: str | None, points: Iterable[SoloPoint]) -> list[SoloPoint]:
@@ -857,19 +860,19 @@ def _only_of(job: str, gpu_model: str | None, points: Iterable[SoloPoint]) -> li
     Raises:
         InputError: there are none, one is of another job or GPU model, or could not be read back.
     """
-    found = {point.point_id: point for point in checked(points)}
-    for point in found.values():
+    points_by_id = {point.point_id: point for point in checked(points)}
+    for point in points_by_id.values():
         if point.job != job or gpu_model not in (None, point.gpu_model):
             raise InputError(
                 f"a point of {point.job} on {point.gpu_model} is not part of the profile of {job}"
                 + (f" on {gpu_model}" if gpu_model else ""),
                 fix="give points of that job and GPU model only",
             )
-    if not found:
+    if not points_by_id:
         raise InputError(
             f"a profile of {job} without points", fix="delete the profile, or give its points"
         )
-    return list(found.values())
+    return list(points_by_id.values())
 
 
 def _delete_profile(
@@ -957,8 +960,8 @@ def _copy(source: sqlite3.Connection, target: sqlite3.Connection) -> None:
 
 
 def _check_whole(connection: sqlite3.Connection, name: Path) -> None:
-    if (found := connection.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
-        raise StoreError(f"{name} is damaged", why=" ".join(found.split()), fix=RESTORE)
+    if (report := connection.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
+        raise StoreError(f"{name} is damaged", why=" ".join(report.split()), fix=RESTORE)
 
 
 def _connect(file: Path) -> sqlite3.Connection:

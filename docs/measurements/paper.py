@@ -27,7 +27,7 @@ from advisor_training.learners import (
     Fitted,
     Learner,
     draw_rows,
-    leave_one_job_out,
+    leave_job_out,
     leave_out,
     paper_learner,
 )
@@ -71,7 +71,7 @@ def learning_curve(data: Data, name: str, learner: Learner) -> Iterator[Cells]:
 
 def unseen_jobs(data: Data, name: str, learner: Learner) -> list[Choice]:
     """Choices by (X1 + X2) / W for pairs of a job that was left out."""
-    held_out = leave_one_job_out(data.rows, learner)
+    held_out = leave_job_out(data.rows, learner)
     return choose(data, held_out, QUESTIONS[RAW_OBJECTIVE], _tie(name))
 
 

@@ -28,7 +28,7 @@ from advisor.core.gpu import CARD_UNITS, MEMORY_MIB, Gpu
 from advisor.core.job import Job
 from advisor.core.objectives import Policy
 from advisor.decide.limits import Request, is_served
-from advisor.launch.run_queue import LaunchedJob, QueueFile, QueueRecord, SeenLaunch
+from advisor.launch.run_queue import LaunchedJob, LaunchView, QueueFile, QueueRecord
 from advisor.launch.spec import JobStatus, LaunchPart, LaunchSet, LaunchStatus
 from advisor.placement import solver
 from advisor.placement.placing import Kind, Placing, Pool
@@ -96,7 +96,7 @@ class WorkedOut(QueueRun):
         file = QueueFile(Path("never written"))
         super().__init__(jobs, cards, file, read_settings(), works_s=told_s)
         self.all_s, self.left_s = works_s, dict(works_s)
-        self.on = dict[str, SeenLaunch]()
+        self.on = dict[str, LaunchView]()
 
     def look(self) -> QueueLook:
         """Launches as they are, with the jobs that have work left."""
@@ -108,7 +108,7 @@ class WorkedOut(QueueRun):
     def _start(self, card: QueueCard, ways: Sequence[LaunchSet], look: QueueLook) -> None:
         made, gpu = ways[0], card.gpu.uuid
         seats = zip(made.parts, made.split.seats, strict=True)
-        self.on[gpu] = SeenLaunch(
+        self.on[gpu] = LaunchView(
             launch_id=gpu,
             gpu=gpu,
             status=LaunchStatus(
@@ -117,11 +117,11 @@ class WorkedOut(QueueRun):
             jobs=tuple(going(part.job, *seat) for part, seat in seats),
             refused=frozenset(),
             joining=False,
-            stop_asked=False,
+            stop_requested=False,
         )
 
     def _join(
-        self, card: QueueCard, launch: SeenLaunch, name: str, seat: tuple[float, bool]
+        self, card: QueueCard, launch: LaunchView, name: str, seat: tuple[float, bool]
     ) -> None:
         more = going(self._jobs[name], *seat)
         self.on[launch.gpu] = dataclasses.replace(launch, jobs=(*launch.jobs, more))

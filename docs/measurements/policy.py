@@ -32,7 +32,7 @@ from advisor.decide.limits import CHANCES, P99_WEIGHTS, WEIGHTS, Request, is_ser
 from advisor.errors import InputError, NoSplitError
 from advisor.predict.predictions import Prediction, Predictor, is_within
 from advisor.predict.profiles import Profile
-from advisor.predict.sets import AnyWay, fills
+from advisor.predict.sets import AnyOptionPredictor, fills
 from advisor.settings import Settings, read_settings
 from advisor_advice.conditions import find_profiles, measured_split
 from advisor_data.bundled import (
@@ -161,7 +161,7 @@ def main() -> None:
     print("", *refusals(drawn, model, request), sep="\n")
 
 
-def questions(request: Request, sets: Sets) -> Iterator[tuple[Measured, AnyWay]]:
+def questions(request: Request, sets: Sets) -> Iterator[tuple[Measured, AnyOptionPredictor]]:
     """Sets whose jobs all have a profile on the GPU model, and what predicts each."""
     settings = read_settings()
     model = Registry(settings.home / "models").open_champion()
@@ -176,7 +176,7 @@ def questions(request: Request, sets: Sets) -> Iterator[tuple[Measured, AnyWay]]
         within = [split for split in ways if is_within(split, profiles)]
         held = {split: held_limits(ways[split], profiles, request) for split in within}
         is_pair = len(jobs) == ADVISED_JOBS
-        predictor = AnyWay(Unseen(model, rows, jobs) if is_pair else model)
+        predictor = AnyOptionPredictor(Unseen(model, rows, jobs) if is_pair else model)
         yield Measured(gpu_model, jobs, profiles, ways, held), predictor
     print(f"{without_profile} sets have a job without a profile on that GPU model\n")
 
@@ -190,7 +190,7 @@ def profiles_of(
         InputError: a job has none on that GPU model.
     """
     found = find_profiles(list(jobs), settings, gpu_model)
-    return found.with_known_idle(model.manifest.fill)[0].profiles
+    return found.with_idle_power_filled(model.manifest.fill)[0].profiles
 
 
 def measured() -> Sets:
@@ -299,7 +299,9 @@ def refusals(
         ("no limit of p99", {"p99_times_alone": 0.0}),
     ):
         other = replace(request, policy=replace(request.policy, **change))
-        decided = (decide(Outlook(profiles, AnyWay(model)), other) for profiles in drawn)
+        decided = (
+            decide(Outlook(profiles, AnyOptionPredictor(model)), other) for profiles in drawn
+        )
         refused = sum(decision.choice is None for decision in decided)
         yield f"{refused} of {len(drawn)} random sets are refused by {name}"
 

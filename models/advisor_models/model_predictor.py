@@ -41,8 +41,8 @@ from advisor.predict.features import (
     speed_features,
 )
 from advisor.predict.predictions import (
-    AskedPair,
     ExpectedPair,
+    PairQuery,
     Predictions,
     possible_speeds,
     solo_of,
@@ -113,7 +113,7 @@ def inputs_of(head: Head, sides: Sequence[Side]) -> tuple[Float32s, tuple[Floats
     Features are all of the first part, then all of the next, shape (parts x n, features); priors
     are of each part, shape (n,).
     """
-    views = [(one, *beside(sides, n)) for n, one in enumerate(sides)]
+    views = [(side, *beside(sides, n)) for n, side in enumerate(sides)]
     views = views if head.of == "job" else [tuple(sides)]
     features = [head.features_of(view) for view in views]
     priors = [head.prior_of(view, f) for view, f in zip(views, features, strict=True)]
@@ -155,7 +155,7 @@ MEMORY_POWER = Head(
 HEADS = (SPEED, POWER)
 """The heads that every model has."""
 
-KNOWN_HEADS = (*HEADS, MEMORY_POWER)
+ALL_HEADS = (*HEADS, MEMORY_POWER)
 """All heads of this version; a model may be without the later ones."""
 
 # A feature is outside what the model has seen when it lies further beyond its range than this part
@@ -174,7 +174,7 @@ class _PredictionRequest:
         kinds: What each job is.
         splits: The same shares.
         gpu_model: Which they share.
-        seen: The model has seen it.
+        learned: The model has seen it.
         whole: The profiles have every column.
     """
 
@@ -182,7 +182,7 @@ class _PredictionRequest:
     kinds: tuple[str, ...]
     splits: Sequence[Split]
     gpu_model: str
-    seen: bool
+    learned: bool
     whole: bool
 
 
@@ -191,48 +191,48 @@ class _ServedHead:
 
     def __init__(self, head: Head, trained: TrainedHead, manifest: Manifest) -> None:
         self.head, self.trained = head, trained
-        known = {(seen, whole) for seen in (True, False) for whole in (True, False)}
+        keys = {(learned, whole) for learned in (True, False) for whole in (True, False)}
         self._factors = {
-            key: _factors(self.trained, manifest, seen=key[0], whole=key[1]) for key in known
+            key: _factors(self.trained, manifest, learned=key[0], whole=key[1]) for key in keys
         }
 
     def values(
-        self, priors: Sequence[Floats], logs: Sequence[float], asked: _PredictionRequest
+        self, priors: Sequence[Floats], logs: Sequence[float], request: _PredictionRequest
     ) -> Floats:
         """What the trees' answers mean: one log for each row of the features.
 
         For each part, a job or the pair, values, low and high ends; shape (parts, 3, n).
         """
-        n, factors = len(asked.splits), self._factors[asked.seen, asked.whole]
-        limit = self.head.limit_of(asked.sides) if self.head.limit_of else math.inf
+        n, factors = len(request.splits), self._factors[request.learned, request.whole]
+        limit = self.head.limit_of(request.sides) if self.head.limit_of else math.inf
         near, most = NEAR_LIMIT * limit, OVER_LIMIT * limit
-        found = [
+        values = [
             [
-                _around(value, factors(asked, split, part, value >= near), most)
+                _around(value, factors(request, split, part, value >= near), most)
                 for split, value in zip(
-                    asked.splits, _scaled(logs[part * n : (part + 1) * n], prior), strict=True
+                    request.splits, _scaled(logs[part * n : (part + 1) * n], prior), strict=True
                 )
             ]
             for part, prior in enumerate(priors)
         ]
-        return np.moveaxis(np.array(found), -1, 1)
+        return np.moveaxis(np.array(values), -1, 1)
 
     def outside(self, rows: Float32s) -> list[str]:
         """Features that lie outside of what was learned from; shape (rows, features)."""
         low, high = np.array(self.trained.ranges).T
         # A feature that was the same in all rows has no width; rounding is no extrapolation.
         reach = _OUTSIDE * (high - low) + 1e-6 * np.maximum(np.abs(low), np.abs(high))
-        found = ((rows < low - reach) | (rows > high + reach)).any(axis=0)
-        names = zip(self.trained.features, found, strict=True)
+        is_outside = ((rows < low - reach) | (rows > high + reach)).any(axis=0)
+        names = zip(self.trained.features, is_outside, strict=True)
         return [name for name, is_outside in names if is_outside]
 
 
 def _factors(
-    trained: TrainedHead, manifest: Manifest, *, seen: bool, whole: bool
+    trained: TrainedHead, manifest: Manifest, *, learned: bool, whole: bool
 ) -> Callable[[_PredictionRequest, Split, int, bool], _Factors]:
     """Factors of the intervals, worked out once for each stratum."""
     strata = trained.intervals
-    if not seen:
+    if not learned:
         # Whether another GPU model is at its limit is not known beforehand.
         strata = {n: bounds for n, bounds in strata.items() if place_of(n) != LIMITED}
         strata = wider(strata, manifest.other_gpu.widening[trained.name])
@@ -243,12 +243,12 @@ def _factors(
     def at(name: str, gpu_model: str) -> _Factors:
         return bounds_of_stratum(strata, name, gpu_model).factors
 
-    def of(asked: _PredictionRequest, split: Split, part: int, at_limit: bool) -> _Factors:
+    def of(request: _PredictionRequest, split: Split, part: int, at_limit: bool) -> _Factors:
         place = UNCAPPED if not split.is_limited else LIMITED if at_limit else SPLIT
         if trained.of == "pair":
-            return at(of_pair(asked.kinds, place), asked.gpu_model)
-        own, others = asked.kinds[part], (*asked.kinds[:part], *asked.kinds[part + 1 :])
-        return at(of_job(own, others, split.shares[part], place), "")
+            return at(of_pair(request.kinds, place), request.gpu_model)
+        kind, others = request.kinds[part], (*request.kinds[:part], *request.kinds[part + 1 :])
+        return at(of_job(kind, others, split.shares[part], place), "")
 
     return of
 
@@ -372,15 +372,15 @@ class Forest:
 
     def _walk(self, values: Floats, node: _Places, row: _Places) -> Floats:
         """The answer of each tree that begins at a node, for the row that begins at a value."""
-        arrived, on_the_way = node.copy(), np.arange(len(node))
-        while len(on_the_way):
+        arrived, walking = node.copy(), np.arange(len(node))
+        while len(walking):
             # Looking which rows have arrived takes as long as one level.
             for _ in range(6):
                 above = values.take(row + self._features.take(node)) > self._thresholds.take(node)
                 node = self._left.take(node) + above
-            arrived[on_the_way] = node
+            arrived[walking] = node
             (moving,) = np.nonzero(self._left.take(node) != node)
-            node, row, on_the_way = node[moving], row[moving], on_the_way[moving]
+            node, row, walking = node[moving], row[moving], walking[moving]
         return self._answers.take(arrived)
 
 
@@ -424,8 +424,8 @@ class ModelPredictor:
     def __init__(self, folder: Path) -> None:
         artefact = read_artefact(folder)
         self.manifest: Manifest = artefact.manifest
-        known = {head.name: head for head in KNOWN_HEADS}
-        _check_heads(self.manifest, known)
+        heads = {head.name: head for head in ALL_HEADS}
+        _check_heads(self.manifest, heads)
         if gaps := sorted(set(COLUMNS) - set(NEEDED) - self.manifest.fill.keys()):
             raise ModelError(
                 f"the model {self.manifest.version} cannot fill in {', '.join(gaps)}",
@@ -433,7 +433,7 @@ class ModelPredictor:
                 fix=RETRAIN,
             )
         self._heads = {
-            h.name: _ServedHead(known[h.name], h, self.manifest) for h in self.manifest.heads
+            h.name: _ServedHead(heads[h.name], h, self.manifest) for h in self.manifest.heads
         }
         self._forest = Forest(
             *(
@@ -475,30 +475,30 @@ class ModelPredictor:
         Raises:
             InputError: as for `predict`.
         """
-        seen, whole = self._known(profiles)
+        learned, whole = self._has_learned(profiles)
         sides, gpu_model = self._sides(profiles, splits), profiles[0].gpu_model
         kinds = tuple(map(self._kind, profiles))
-        asked = _PredictionRequest(sides, kinds, splits, gpu_model, seen, whole)
+        request = _PredictionRequest(sides, kinds, splits, gpu_model, learned, whole)
         inputs = [inputs_of(head.head, sides) for head in self._heads.values()]
         answers = self._forest(*(features for features, _ in inputs))
         return {
-            name: head.values(priors, found, asked)
-            for (name, head), (_, priors), found in zip(
+            name: head.values(priors, of_head, request)
+            for (name, head), (_, priors), of_head in zip(
                 self._heads.items(), inputs, answers, strict=True
             )
         }
 
-    def expected(self, asked: Sequence[AskedPair]) -> list[ExpectedPair]:
+    def expected(self, queries: Sequence[PairQuery]) -> list[ExpectedPair]:
         """What is expected of many pairs, each at its splits: `predict` without intervals.
 
         Raises:
             InputError: as for `predict`.
         """
-        if not asked:
+        if not queries:
             return []
-        for profiles, _ in asked:
-            self._known(profiles)
-        sides = [self._sides(*of_pair) for of_pair in asked]
+        for profiles, _ in queries:
+            self._has_learned(profiles)
+        sides = [self._sides(*of_pair) for of_pair in queries]
         inputs = [
             [inputs_of(head.head, of_pair) for of_pair in sides] for head in self._heads.values()
         ]
@@ -509,7 +509,7 @@ class ModelPredictor:
             for name, of_head in zip(self._heads, inputs, strict=True)
         }
         speeds, powers_w = (np.exp(logs[name]) * priors[name] for name in (SPEED.name, POWER.name))
-        ends = np.cumsum([len(splits) for _, splits in asked])[:-1]
+        ends = np.cumsum([len(splits) for _, splits in queries])[:-1]
         return [
             ExpectedPair(of_jobs.reshape(ADVISED_JOBS, -1), power_w)
             for of_jobs, power_w in zip(
@@ -517,7 +517,7 @@ class ModelPredictor:
             )
         ]
 
-    def figures_found(self) -> dict[str, float]:
+    def bundled_figures(self) -> dict[str, float]:
         """Errors and coverage on bundled windows of two jobs with limits, named as manifests do.
 
         Of GPU models that it says it has seen; empty where none of them is bundled.
@@ -536,21 +536,21 @@ class ModelPredictor:
             if len(pair) < ADVISED_JOBS:
                 continue
             least = [profile.shares[0] for profile in pair]
-            known = [p for p in points if np.all(np.greater_equal(p.shares_percent, least))]
-            found = self.predict(pair, [Split(point.shares_percent) for point in known])
-            for n, point in enumerate(known):
-                told = [
+            usable = [p for p in points if np.all(np.greater_equal(p.shares_percent, least))]
+            predictions = self.predict(pair, [Split(point.shares_percent) for point in usable])
+            for n, point in enumerate(usable):
+                rows = [
                     (
                         figure_word(SPEED.name),
-                        found.speeds[:, k, n],
+                        predictions.speeds[:, k, n],
                         part.rate / pair[k].whole_gpu_rate,
                     )
                     for k, part in enumerate(point.parts)
                     if part.rate
                 ]
                 if point.power_w:
-                    told.append((figure_word(POWER.name), found.power_w[:, n], point.power_w))
-                for name, (value, low, high), true in told:
+                    rows.append((figure_word(POWER.name), predictions.power_w[:, n], point.power_w))
+                for name, (value, low, high), true in rows:
                     misses[name].append((abs(value / true - 1), low <= true <= high))
         return {
             f"{name}_{figure}_percent": round(100 * float(np.mean(values)), 3)
@@ -575,7 +575,7 @@ class ModelPredictor:
         """Columns that one of the profiles lacks, which are taken as they usually are."""
         return sorted({name for profile in profiles for name in profile.missing})
 
-    def _known(self, profiles: Sequence[Profile]) -> tuple[bool, bool]:
+    def _has_learned(self, profiles: Sequence[Profile]) -> tuple[bool, bool]:
         """Whether the jobs' GPU model was seen, and whether the profiles have every column."""
         if (jobs := len(profiles)) != ADVISED_JOBS:
             raise InputError(
@@ -597,10 +597,10 @@ class ModelPredictor:
         manifest, both = self.manifest, (SPEED.name, POWER.name)
         if not manifest.efficiency:
             return None
-        seen, whole = self._known(profiles)
+        learned, whole = self._has_learned(profiles)
         situation = of_pair([*map(self._kind, profiles)], SPLIT)
         bounds = bounds_of_stratum(manifest.efficiency, situation)
-        if not seen:
+        if not learned:
             bounds = bounds.wider(max(manifest.other_gpu.widening[name] for name in both))
         if not whole and manifest.no_counters is not None:
             bounds = bounds.wider(max(manifest.no_counters[name] for name in both))
@@ -619,10 +619,10 @@ class ModelPredictor:
         )
 
 
-def _check_heads(manifest: Manifest, known: dict[str, Head]) -> None:
+def _check_heads(manifest: Manifest, heads: dict[str, Head]) -> None:
     """A model has speed and power, and nothing that this version would feed with something else."""
     names = [head.name for head in manifest.heads]
-    if unknown := sorted(set(names) - known.keys()):
+    if unknown := sorted(set(names) - heads.keys()):
         raise ModelError(
             f"the model {manifest.version} predicts {', '.join(unknown)}",
             why="this version does not know what that is made from",
@@ -633,7 +633,7 @@ def _check_heads(manifest: Manifest, known: dict[str, Head]) -> None:
             f"the model {manifest.version} has no {' and no '.join(missing)}", fix=RETRAIN
         )
     for trained in manifest.heads:
-        head = known[trained.name]
+        head = heads[trained.name]
         features = feature_names_of(head.features_of)
         if trained.features != features:
             changed = {*features} ^ {*trained.features}

@@ -39,7 +39,7 @@ _RENEW = "install advisor again"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OneWindowManifest:
+class SingleWindowManifest:
     """What stands next to the trees.
 
     Attributes:
@@ -54,7 +54,7 @@ class OneWindowManifest:
     files: Mapping[str, str]
 
 
-def asked(features: Floats) -> "np.ndarray[tuple[int, int], np.dtype[np.float32]]":
+def as_float32(features: Floats) -> "np.ndarray[tuple[int, int], np.dtype[np.float32]]":
     """Features as trees see them: the same on every processor."""
     return rounded(features).astype(np.float32)
 
@@ -89,7 +89,7 @@ class LeftOutJob:
     errors: tuple[float, ...]
 
 
-class OneWindowHead:
+class SingleWindowHead:
     """Estimates profiles, and what they might be; safe to share between threads.
 
     Args:
@@ -111,7 +111,7 @@ class OneWindowHead:
         if not window.is_learned:
             return prior_estimate(window)
         sm, dram = self._sm_activity(window), window.dram
-        rows = asked(share_features(window, sm, dram, ESTIMATED_SHARES))
+        rows = as_float32(share_features(window, sm, dram, ESTIMATED_SHARES))
         prior = prior_kept(sm, ESTIMATED_SHARES)
         rate, power = (prior + np.array(own) for own in self._shares(rows, rows))
         return WindowEstimate.possible(sm, dram, rate, power)
@@ -120,8 +120,8 @@ class OneWindowHead:
         """As it was read, or estimated, and then no more than GPU busy."""
         if SM not in window.missing:
             return window.read(SM) / WHOLE
-        ((found,),) = self._sm(asked(counter_features(window)))
-        return float(np.fmin(max(found, 0.0), window.read(BUSY) / WHOLE))
+        ((sm,),) = self._sm(as_float32(counter_features(window)))
+        return float(np.fmin(max(sm, 0.0), window.read(BUSY) / WHOLE))
 
     def likeliest(self, window: SoloWindow) -> Profile:
         """Its profile at `ESTIMATED_SHARES` and on the whole GPU."""
@@ -129,20 +129,20 @@ class OneWindowHead:
 
     def profile(self, window: SoloWindow, *, is_server: bool) -> Profile:
         """The same, with how far off it may be at each share: as far as other families were."""
-        told, found = self.estimate(window), self.likeliest(window)
+        estimate, profile = self.estimate(window), self.likeliest(window)
         if not window.is_learned:
-            return replace(found, doubt=_prior_doubt(window, told))
-        near = np.array([*self._nearest(window, told, is_server=is_server).values()])
-        kept = np.maximum(told.numbers() + near, 0.01)[:, len(COUNTERS) :]
+            return replace(profile, doubt=_prior_doubt(window, estimate))
+        near = np.array([*self._nearest(window, estimate, is_server=is_server).values()])
+        kept = np.maximum(estimate.numbers() + near, 0.01)[:, len(COUNTERS) :]
         rate, drawn = np.split(kept, 2, axis=1)
         watts = window.idle_power_w + drawn * (window.power_w - window.idle_power_w)
-        said = (found.values[name][:-1] for name in NEEDED)
+        said = (profile.values[name][:-1] for name in NEEDED)
         offs = [
             np.log(of / value) ** 2
             for of, value in zip((rate, np.maximum(watts, 1)), said, strict=True)
         ]
         spread = wider(len(near)) * np.sqrt(np.mean(offs, axis=1))
-        return replace(found, doubt=np.pad(spread, ((0, 0), (0, 1))))
+        return replace(profile, doubt=np.pad(spread, ((0, 0), (0, 1))))
 
     def guesses(self, window: SoloWindow, *, is_server: bool) -> Callable[[int], Profile]:
         """Its profile in each world, by number; those of all windows belong together."""
@@ -150,28 +150,30 @@ class OneWindowHead:
             return lambda world: estimated_profile(
                 window, prior_estimate(window, np.random.default_rng(world).standard_normal())
             )
-        told = self.estimate(window)
-        near = self._nearest(window, told, is_server=is_server)
-        errors = drawn_errors(near, {one.family for one in self.left_out})
-        return lambda world: estimated_profile(window, told.off_by(errors(world)))
+        estimate = self.estimate(window)
+        near = self._nearest(window, estimate, is_server=is_server)
+        errors = drawn_errors(near, {job.family for job in self.left_out})
+        return lambda world: estimated_profile(window, estimate.off_by(errors(world)))
 
     def _nearest(
-        self, window: SoloWindow, told: WindowEstimate, *, is_server: bool
+        self, window: SoloWindow, estimate: WindowEstimate, *, is_server: bool
     ) -> dict[str, Floats]:
         """Errors of the job of each family that is most like this one, the nearest family first."""
         # Without SM activity, that of the DRAM makes little difference.
         missing = COUNTERS if COUNTERS[0] in window.missing else ()
-        seen = [one for one in self.left_out if one.missing == missing]
-        alike = [one for one in seen if one.is_server == is_server]
+        comparable = [job for job in self.left_out if job.missing == missing]
+        alike = [job for job in comparable if job.is_server == is_server]
         # One family says nothing of how far families are from each other.
-        several = len({one.family for one in alike}) > 1
-        found: dict[str, Floats] = {}
-        for one in sorted(
-            alike if several else seen,
-            key=lambda one: abs(one.sm - told.sm) + abs(one.part_of_power - window.part_of_power),
+        several = len({job.family for job in alike}) > 1
+        nearest: dict[str, Floats] = {}
+        for job in sorted(
+            alike if several else comparable,
+            key=lambda job: (
+                abs(job.sm - estimate.sm) + abs(job.part_of_power - window.part_of_power)
+            ),
         ):
-            found.setdefault(one.family, np.array(one.errors))
-        return found
+            nearest.setdefault(job.family, np.array(job.errors))
+        return nearest
 
 
 # Of what `prior_estimate` says, standard deviation of the logarithm of watts on a part of the GPU,
@@ -180,10 +182,10 @@ class OneWindowHead:
 _SPREAD_W, _SPREAD_BESIDE = 0.2, 0.3
 
 
-def _prior_doubt(window: SoloWindow, told: WindowEstimate) -> Floats:
+def _prior_doubt(window: SoloWindow, estimate: WindowEstimate) -> Floats:
     """`Profile.doubt` of what `prior_estimate` says."""
     ends = np.array([prior_estimate(window, off).numbers() for off in (-1, 1)])
-    off = np.abs(np.log(np.maximum(ends, 0.01) / np.maximum(told.numbers(), 0.01))).max(axis=0)
+    off = np.abs(np.log(np.maximum(ends, 0.01) / np.maximum(estimate.numbers(), 0.01))).max(axis=0)
     rates = off[len(COUNTERS) :][: len(ESTIMATED_SHARES)]
     watts = np.full(len(rates), _SPREAD_W)
     return np.array([[*rates, _SPREAD_BESIDE * off[0]], [*watts, 0.0]])
@@ -198,14 +200,14 @@ def drawn_errors(near: Mapping[str, Floats], families: Iterable[str]) -> Callabl
     """
     errors, order, n = np.array([*near.values()]), sorted(families), len(near)
     count = max(1, round(_OF_WORLD * n))
-    ways = [math.comb(n - 1 - place, count - 1) for place in range(n)]
-    chances = np.array(ways, dtype=np.float64) / math.comb(n, count)
+    draws = [math.comb(n - 1 - place, count - 1) for place in range(n)]
+    chances = np.array(draws, dtype=np.float64) / math.comb(n, count)
     mean, times = chances @ errors, wider(1 / float(chances @ chances))
 
     def in_world(world: int) -> Floats:
         shuffled = np.random.default_rng(world).permutation(order).tolist()
         drawn = [family for family in shuffled if family in near][:count]
-        return mean + times * (next(near[one] for one in near if one in drawn) - mean)
+        return mean + times * (next(near[family] for family in near if family in drawn) - mean)
 
     return in_world
 
@@ -218,14 +220,14 @@ def wider(number: float) -> float:
 
 
 @functools.cache
-def bundled_head() -> OneWindowHead:
+def bundled_head() -> SingleWindowHead:
     """The one that comes with the package.
 
     Raises:
         ModelError: it is not whole.
     """
     with ModelError.instead_of(ValueError, f"{BUNDLED} cannot be read", fix=_RENEW):
-        hashes = read(OneWindowManifest, whole_file(BUNDLED / MANIFEST, _RENEW)).files
+        hashes = read(SingleWindowManifest, whole_file(BUNDLED / MANIFEST, _RENEW)).files
         files = {name: checked_file(BUNDLED / name, of, _RENEW) for name, of in hashes.items()}
         (left_out,) = read(dict[str, tuple[LeftOutJob, ...]], files[ERRORS]).values()
-    return OneWindowHead({name: files[trees_file(name)] for name in HEADS}, left_out)
+    return SingleWindowHead({name: files[trees_file(name)] for name in HEADS}, left_out)

@@ -90,11 +90,15 @@ def bounds_of_stratum(strata: Strata, name: str, gpu_model: str = "") -> LogBoun
     that was not measured has the lowest low and the highest high of its place.
     """
     place = place_of(name)
-    if place == LIMITED and not any(place_of(known) == LIMITED for known in strata):
+    if place == LIMITED and not any(place_of(stratum) == LIMITED for stratum in strata):
         return bounds_of_stratum(strata, name.replace(LIMITED, SPLIT, 1), gpu_model)
-    own = [strata[known] for known in (on_gpu_model(name, gpu_model), name) if known in strata]
-    every = [b for known, b in strata.items() if place_of(known) == place and _ON not in known]
-    wide = own if name in strata else own + every
+    of_stratum = [
+        strata[stratum] for stratum in (on_gpu_model(name, gpu_model), name) if stratum in strata
+    ]
+    every = [
+        b for stratum, b in strata.items() if place_of(stratum) == place and _ON not in stratum
+    ]
+    wide = of_stratum if name in strata else of_stratum + every
     return LogBounds(min(b.low for b in wide), max(b.high for b in wide))
 
 
@@ -475,10 +479,10 @@ if TYPE_CHECKING:
 
 def standing(changes: Iterable[ChampionChange]) -> list[ChampionChange]:
     """The promotions that were not taken back: two rollbacks go two back, not there and back."""
-    found: list[ChampionChange] = []
+    applied: list[ChampionChange] = []
     for change in changes:
-        found = [*found, change] if change.action == "promote" else found[:-1]
-    return found
+        applied = [*applied, change] if change.action == "promote" else applied[:-1]
+    return applied
 
 
 BUNDLED = Path(__file__).parent / "bundled"
@@ -520,7 +524,7 @@ class Registry:
         path = self._folder / "history.jsonl"
         with ModelError.instead_of(OSError, f"{path} cannot be read"):
             data = path.read_bytes() if path.exists() else b""
-        found: list[ChampionChange] = []
+        changes: list[ChampionChange] = []
         # The last line may have lost its end with a killed process.
         whole = data[: data.rfind(b"\n") + 1]
         for number, line in enumerate(whole.splitlines(), start=1):
@@ -529,8 +533,8 @@ class Registry:
                 f"{path}, line {number} is not a change of the champion",
                 fix="repair the line, or move the file away: the bundled model is used then",
             ):
-                found.append(read(ChampionChange, line))
-        return found
+                changes.append(read(ChampionChange, line))
+        return changes
 
     def stamp(self) -> tuple[int, int, int]:
         """What differs after a promotion or a rollback by any process; costs no reading.
@@ -540,12 +544,12 @@ class Registry:
         """
         path = self._folder / "history.jsonl"
         try:
-            found = path.stat()
+            state = path.stat()
         except FileNotFoundError:
             return 0, 0, 0
         except OSError as error:
             raise ModelError(f"{path} cannot be read", why=error.strerror or "") from error
-        return found.st_ino, found.st_size, found.st_mtime_ns
+        return state.st_ino, state.st_size, state.st_mtime_ns
 
     def folder(self, version: str) -> Path:
         """The folder of a version, or of `bundled`.
@@ -611,10 +615,10 @@ class Registry:
         check_intervals(self._load(folder).manifest)
         artefact = read_artefact(folder)
         version = artefact.manifest.version
-        if version != (own := version_of(artefact.manifest)):
+        if version != (actual := version_of(artefact.manifest)):
             raise ModelError(
                 f"the model in {folder} calls itself {version}",
-                why=f"by its content it is {own}",
+                why=f"by its content it is {actual}",
                 fix=f"copy the whole folder again, or {RETRAIN}",
             )
         with self._locked():
@@ -648,9 +652,12 @@ class Registry:
         """
         model = self.open(version)
         check_intervals(manifest := model.manifest)
-        found = model.figures_found()
-        check_intervals(replace(manifest, figures=found))
-        figures = {**manifest.figures, **{f"bundled_{name}": of for name, of in found.items()}}
+        figures_here = model.bundled_figures()
+        check_intervals(replace(manifest, figures=figures_here))
+        figures = {
+            **manifest.figures,
+            **{f"bundled_{name}": of for name, of in figures_here.items()},
+        }
         with self._locked():
             if self.champion() != version:
                 self._record("promote", version, replace(manifest, figures=figures), at)

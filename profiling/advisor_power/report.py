@@ -63,17 +63,17 @@ def write_page(
     """Write the page into a folder."""
     rows = [
         (
-            _name_of(one),
-            one.gpu_model,
-            _within(one.launch_energy_j, "{:.4g}"),
-            _differ(one) or "-",
-            f"{one.execution_ms:.4g}",
-            str(one.launches),
-            _within(one.sse_power_w, "{:.1f}"),
-            _within(one.ssp_power_w, "{:.1f}"),
-            f"{one.golden_runs} of {one.runs}",
+            _name_of(report),
+            report.gpu_model,
+            _within(report.launch_energy_j, "{:.4g}"),
+            _differ(report) or "-",
+            f"{report.execution_ms:.4g}",
+            str(report.launches),
+            _within(report.sse_power_w, "{:.1f}"),
+            _within(report.ssp_power_w, "{:.1f}"),
+            f"{report.golden_runs} of {report.runs}",
         )
-        for one in kernels
+        for report in kernels
     ]
     page = to_html(
         "power.html",
@@ -118,37 +118,37 @@ def sensor_section(
     return _Section(title, notes, tuple(_sensor_tables(record, errors)), figures)
 
 
-def kernel_section(number: int, one: KernelReport) -> _Section:
+def kernel_section(number: int, kernel: KernelReport) -> _Section:
     """One operation: steady points, curve and execution times."""
-    notes = [_kernel_note(one), *([f"No curve: {one.no_curve}."] if one.no_curve else ())]
-    name = _name_of(one)
+    notes = [_kernel_note(kernel), *([f"No curve: {kernel.no_curve}."] if kernel.no_curve else ())]
+    name = _name_of(kernel)
     times = Figure(
         f"kernel-{number}-times",
-        f"{name}: execution times of {one.runs} runs. Golden are those of the bin that "
+        f"{name}: execution times of {kernel.runs} runs. Golden are those of the bin that "
         "most runs are in.",
-        partial(_draw_times, one),
+        partial(_draw_times, kernel),
         0.55,
     )
     curve = Figure(
         f"kernel-{number}-curve",
-        f"{name}: power since the start of a run in bins of {one.resolution_ms:.3g} ms, "
-        f"with the window of {one.window_ms:.4g} ms taken out; nothing finer can be told. The band "
+        f"{name}: power since the start of a run in bins of {kernel.resolution_ms:.3g} ms, "
+        f"with the window of {kernel.window_ms:.4g} ms taken out; nothing finer can be told. The band "
         "is of 95 %. Dots are means of what was read meanwhile: late, and smeared.",
-        partial(_draw_curve, one),
+        partial(_draw_curve, kernel),
         0.55,
     )
-    figures = (curve, times) if one.curve else (times,)
-    return _Section(f"Kernel: {name} on {one.gpu_model}", notes, (), figures)
+    figures = (curve, times) if kernel.curve else (times,)
+    return _Section(f"Kernel: {name} on {kernel.gpu_model}", notes, (), figures)
 
 
 def input_section(results: Sequence[InputPower]) -> _Section:
     """What was measured of the data of one type, on one card and number of SMs."""
-    one = max(results, key=lambda r: r.moment_s)
-    where = one.conditions
+    newest = max(results, key=lambda r: r.moment_s)
+    where = newest.conditions
     limit = f", {where.units} SMs" if where.units else ""
     note = (
         f"Card {where.gpu_uuid}, driver {where.driver}, PyTorch {where.torch}, "
-        f"{one.measured_at[:10]}. The reference is normal random numbers, measured between the "
+        f"{newest.measured_at[:10]}. The reference is normal random numbers, measured between the "
         "cases. Where the power limit was reached compare energy: power is the same there."
     )
     rows = [
@@ -162,22 +162,22 @@ def input_section(results: Sequence[InputPower]) -> _Section:
         for r in results
     ]
     table = TextTable("Measured data", ("W", "of reference", "pJ", "flags", "data"), rows)
-    return _Section(f"Input: {one.case.dtype} on {where.gpu_model}{limit}", [note], [table])
+    return _Section(f"Input: {newest.case.dtype} on {where.gpu_model}{limit}", [note], [table])
 
 
 def _sensor_tables(record: SensorRecord, errors: Sequence[ReadingError]) -> Iterator[TextTable]:
     channels = [
         (
-            one.name,
-            f"{one.period_ms:.1f}",
-            f"{one.window_ms:.1f}",
-            f"{one.delay_ms:.1f}",
-            f"{one.noise_w:.2f}",
-            f"{100 * one.prediction_error:.2f}",
-            f"{100 * one.median_error:.2f}",
-            "yes" if one.accepted else "no",
+            channel.name,
+            f"{channel.period_ms:.1f}",
+            f"{channel.window_ms:.1f}",
+            f"{channel.delay_ms:.1f}",
+            f"{channel.noise_w:.2f}",
+            f"{100 * channel.prediction_error:.2f}",
+            f"{100 * channel.median_error:.2f}",
+            "yes" if channel.accepted else "no",
         )
-        for one in record.channels
+        for channel in record.channels
     ]
     yield TextTable("Channels", _SENSOR, channels)
     if (energy := record.energy) is not None:
@@ -186,52 +186,52 @@ def _sensor_tables(record: SensorRecord, errors: Sequence[ReadingError]) -> Iter
         yield TextTable("Energy counter", ("every, ms", "spread over phases, %", "verdict"), [row])
     if not errors:
         return
-    ways = list(dict.fromkeys(one.way for one in errors))
+    methods = list(dict.fromkeys(error.way for error in errors))
     cells = {(e.kernel_s, e.way): f"{100 * e.median:.1f} ({100 * e.p95:.1f})" for e in errors}
     yield TextTable(
         "How wrong ways of reading a kernel's power are: median (95 % of cases within), %",
-        ("twenty executions of", *ways),
+        ("twenty executions of", *methods),
         [
-            (f"{1e6 * length:g} µs", *(cells.get((length, way), "-") for way in ways))
-            for length in sorted({one.kernel_s for one in errors})
+            (f"{1e6 * length:g} µs", *(cells.get((length, method), "-") for method in methods))
+            for length in sorted({error.kernel_s for error in errors})
         ],
     )
 
 
-def _name_of(one: KernelReport) -> str:
-    limit = f", {one.units} SMs" if one.units else ""
-    return f"{one.operation}{limit}, after {one.before}"
+def _name_of(kernel: KernelReport) -> str:
+    limit = f", {kernel.units} SMs" if kernel.units else ""
+    return f"{kernel.operation}{limit}, after {kernel.before}"
 
 
-def _differ(one: KernelReport) -> str:
+def _differ(kernel: KernelReport) -> str:
     """Difference of the energy counter and the curve; empty where it is not known."""
-    differ = one.difference and one.difference.differ
+    differ = kernel.difference and kernel.difference.differ
     return "" if differ is None else f"{differ:+.1%}"
 
 
-def _kernel_note(one: KernelReport) -> str:
-    sse_w, ssp_w = _within(one.sse_power_w, "{:.1f}"), _within(one.ssp_power_w, "{:.1f}")
-    sse_j, ssp_j = _within(one.sse_energy_j, "{:.4g}"), _within(one.ssp_energy_j, "{:.4g}")
+def _kernel_note(kernel: KernelReport) -> str:
+    sse_w, ssp_w = _within(kernel.sse_power_w, "{:.1f}"), _within(kernel.ssp_power_w, "{:.1f}")
+    sse_j, ssp_j = _within(kernel.sse_energy_j, "{:.4g}"), _within(kernel.ssp_energy_j, "{:.4g}")
     ssp = "SSP: none, power still changed at the end of the longest runs."
-    if one.ssp_execution is not None:
-        runs = count_of(one.ssp_execution, "execution")
+    if kernel.ssp_execution is not None:
+        runs = count_of(kernel.ssp_execution, "execution")
         ssp = f"SSP at the end of {runs}: {ssp_w} W, {ssp_j} J an execution."
-    counter = f"Energy counter: {one.no_difference}."
-    if (found := one.difference) is not None:
-        against = f", {_differ(one)} against the curve" if _differ(one) else ""
-        joules = _within(found.counter, "{:.4g}")
-        counter = f"By the energy counter {joules} J in executions {found.first} to {found.last}"
+    counter = f"Energy counter: {kernel.no_difference}."
+    if (difference := kernel.difference) is not None:
+        against = f", {_differ(kernel)} against the curve" if _differ(kernel) else ""
+        joules = _within(difference.counter, "{:.4g}")
+        counter = f"By the energy counter {joules} J in executions {difference.first} to {difference.last}"
         counter += f"{against}."
-    dropped = "".join(f", {count} dropped: {why}" for why, count in one.dropped.items())
+    dropped = "".join(f", {count} dropped: {why}" for why, count in kernel.dropped.items())
     return (
-        f"SSE is execution {one.sse_execution}: {sse_w} W, {sse_j} J. {ssp} {counter} "
-        f"{one.golden_runs} of {one.runs} runs are golden{dropped}. Driver {one.driver}, "
-        f"{one.measured_at[:10]}, source {one.source}, {one.seconds:.0f} s."
+        f"SSE is execution {kernel.sse_execution}: {sse_w} W, {sse_j} J. {ssp} {counter} "
+        f"{kernel.golden_runs} of {kernel.runs} runs are golden{dropped}. Driver {kernel.driver}, "
+        f"{kernel.measured_at[:10]}, source {kernel.source}, {kernel.seconds:.0f} s."
     )
 
 
-def _within(found: Estimate | None, form: str) -> str:
-    return found.text(form.format) if found else "-"
+def _within(estimate: Estimate | None, form: str) -> str:
+    return estimate.text(form.format) if estimate else "-"
 
 
 def _overview(kernels: Sequence[KernelReport]) -> tuple[Figure, ...]:
@@ -256,17 +256,24 @@ def _draw_sensor(curve: SensorCurve, axes: Any, ink: Ink) -> None:
 
 def _draw_overview(kernels: Sequence[KernelReport], axes: Any, ink: Ink) -> None:
     for label, colour, shift, points in (
-        ("SSE", ORANGE, -0.15, [one.sse_power_w for one in kernels]),
-        ("SSP", BLUE, 0.15, [one.ssp_power_w for one in kernels]),
+        ("SSE", ORANGE, -0.15, [kernel.sse_power_w for kernel in kernels]),
+        ("SSP", BLUE, 0.15, [kernel.ssp_power_w for kernel in kernels]),
     ):
-        known = [(found, place + shift) for place, found in enumerate(points) if found is not None]
-        for found, place in known:
-            if found.low is not None and found.high is not None:
-                axes.plot([found.low, found.high], [place] * 2, color=colour, linewidth=1.2)
-        values = [found.value for found, _ in known]
-        axes.scatter(values, [place for _, place in known], s=18, color=colour, label=label)
-    several = len({one.gpu_model for one in kernels}) > 1
-    names = [f"{one.gpu_model}: {_name_of(one)}" if several else _name_of(one) for one in kernels]
+        measured = [
+            (estimate, place + shift)
+            for place, estimate in enumerate(points)
+            if estimate is not None
+        ]
+        for estimate, place in measured:
+            if estimate.low is not None and estimate.high is not None:
+                axes.plot([estimate.low, estimate.high], [place] * 2, color=colour, linewidth=1.2)
+        values = [estimate.value for estimate, _ in measured]
+        axes.scatter(values, [place for _, place in measured], s=18, color=colour, label=label)
+    several = len({kernel.gpu_model for kernel in kernels}) > 1
+    names = [
+        f"{kernel.gpu_model}: {_name_of(kernel)}" if several else _name_of(kernel)
+        for kernel in kernels
+    ]
     for place, name in enumerate(names):
         where: Any = axes.get_yaxis_transform()
         axes.text(0.01, place - 0.3, name, transform=where, va="bottom", color=ink.text)
@@ -275,10 +282,10 @@ def _draw_overview(kernels: Sequence[KernelReport], axes: Any, ink: Ink) -> None
     _label(axes, ink, "W", "")
 
 
-def _draw_curve(one: KernelReport, axes: Any, ink: Ink) -> None:
-    edges = [one.curve[0].begin_ms, *(point.end_ms for point in one.curve)]
+def _draw_curve(kernel: KernelReport, axes: Any, ink: Ink) -> None:
+    edges = [kernel.curve[0].begin_ms, *(point.end_ms for point in kernel.curve)]
     low, high, power = (
-        [getattr(point, name) for point in one.curve] for name in ("low_w", "high_w", "power_w")
+        [getattr(point, name) for point in kernel.curve] for name in ("low_w", "high_w", "power_w")
     )
     axes.fill_between(
         edges, [*low, low[-1]], [*high, high[-1]],
@@ -287,26 +294,28 @@ def _draw_curve(one: KernelReport, axes: Any, ink: Ink) -> None:
     axes.stairs(power, edges, color=BLUE, baseline=None, linewidth=1.2, label="deconvolved")
     read = [
         ((point.begin_ms + point.end_ms) / 2, point.raw_w)
-        for point in one.curve
+        for point in kernel.curve
         if point.raw_w is not None
     ]
     if read:
         axes.scatter(*zip(*read, strict=True), s=8, color=ORANGE, label="as read")
-    if one.ssp_power_w is not None:
-        axes.axhline(one.ssp_power_w.value, color=GREEN, linewidth=1, linestyle="--", label="SSP")
-    if one.before_w is not None:
-        axes.axhline(one.before_w, color=GREY, linewidth=0.8, linestyle=":", label="before")
+    if kernel.ssp_power_w is not None:
+        axes.axhline(
+            kernel.ssp_power_w.value, color=GREEN, linewidth=1, linestyle="--", label="SSP"
+        )
+    if kernel.before_w is not None:
+        axes.axhline(kernel.before_w, color=GREY, linewidth=0.8, linestyle=":", label="before")
     _label(axes, ink, "ms since the start of a run", "W")
 
 
-def _draw_times(one: KernelReport, axes: Any, ink: Ink) -> None:
-    edges, counts = one.histogram.edges_ms, one.histogram.counts
+def _draw_times(kernel: KernelReport, axes: Any, ink: Ink) -> None:
+    edges, counts = kernel.histogram.edges_ms, kernel.histogram.counts
     bars = [*zip(edges, edges[1:], counts, strict=False)]
     for label, colour, golden in (("golden", GREEN, True), ("others", GREY, False)):
         shown = [
             (begin, end, count)
             for begin, end, count in bars
-            if count and (begin <= one.bin_high_ms and end >= one.bin_low_ms) is golden
+            if count and (begin <= kernel.bin_high_ms and end >= kernel.bin_low_ms) is golden
         ]
         if shown:
             axes.bar(

@@ -50,7 +50,7 @@ from advisor_profiling.window import Clock
 
 
 @dataclass(frozen=True, slots=True)
-class ToldProgress:
+class ProgressSource:
     """Where a process tells how far it is.
 
     Attributes:
@@ -66,24 +66,24 @@ class ToldProgress:
 
     @classmethod
     def find(
-        cls, pids: Sequence[int], command: Sequence[str], asked: ProgressSettings
-    ) -> "ToldProgress | None":
+        cls, pids: Sequence[int], command: Sequence[str], wanted: ProgressSettings
+    ) -> "ProgressSource | None":
         """Where the processes of a job tell its progress; None where nothing of it can be read.
 
-        What somebody told us is `asked`: pattern of its output, URL of its page, counter on that
+        What somebody told us is `wanted`: pattern of its output, URL of its page, counter on that
         page. A page is read from a named URL, or from a port of a known server on which these
         processes alone listen.
 
         Raises:
-            InputError: `asked` names no pattern, URL or counter that can be used.
+            InputError: `wanted` names no pattern, URL or counter that can be used.
         """
-        if asked.pattern is not None:
-            return _by_output(pids, asked.pattern)
-        if asked.url is not None or asked.counter is not None:
-            return _by_page(pids, command, asked)
+        if wanted.pattern is not None:
+            return _by_output(pids, wanted.pattern)
+        if wanted.url is not None or wanted.counter is not None:
+            return _by_page(pids, command, wanted)
         return (
             _by_file(pids)
-            or _by_page(pids, command, asked)
+            or _by_page(pids, command, wanted)
             or _by_output(pids, None)
             or _by_file(pids, begun=False)
         )
@@ -107,7 +107,7 @@ def output_of(pids: Sequence[int]) -> str:
     return "nowhere"
 
 
-def _by_file(pids: Sequence[int], *, begun: bool = True) -> ToldProgress | None:
+def _by_file(pids: Sequence[int], *, begun: bool = True) -> ProgressSource | None:
     """A file that was counted in already, or one that may be."""
     for pid in pids:
         path = Path(environment_of(pid).get(PROGRESS_MARK, "/nonexistent"))
@@ -115,7 +115,7 @@ def _by_file(pids: Sequence[int], *, begun: bool = True) -> ToldProgress | None:
             continue
         count = CounterFile(path, links=True)
         if _has_begun(count) or not begun:
-            return ToldProgress(ProgressSettings(), count.read, count.close)
+            return ProgressSource(ProgressSettings(), count.read, count.close)
         count.close()
     return None
 
@@ -128,12 +128,12 @@ def _has_begun(count: CounterFile) -> bool:
 
 
 def _by_page(
-    pids: Sequence[int], command: Sequence[str], asked: ProgressSettings
-) -> ToldProgress | None:
+    pids: Sequence[int], command: Sequence[str], wanted: ProgressSettings
+) -> ProgressSource | None:
     server, named_url = server_of(command) or (None, None)
-    name = asked.counter or (server and server.counter)
-    if name is None or (server is None and asked.url is None):
-        if asked == ProgressSettings():
+    name = wanted.counter or (server and server.counter)
+    if name is None or (server is None and wanted.url is None):
+        if wanted == ProgressSettings():
             return None
         raise InputError(
             "it is not known which counter of the page to read, or where the page is",
@@ -141,9 +141,9 @@ def _by_page(
             fix="say both --url and --counter",
         )
     counter = parse_selector(name)
-    url = asked.url or (server and _own_page(pids, server.path, named_url, counter))
+    url = wanted.url or (server and _page_of(pids, server.path, named_url, counter))
     if url is None:
-        if asked == ProgressSettings():
+        if wanted == ProgressSettings():
             return None
         raise InputError(
             f"no port on which the process listens has a page with {name}",
@@ -157,10 +157,10 @@ def _by_page(
         histogram=server and server.histogram,
     )
     total = SeriesTotal()
-    return ToldProgress(settings, lambda: total.add(read_page(fetch(url), counter, None).counts))
+    return ProgressSource(settings, lambda: total.add(read_page(fetch(url), counter, None).counts))
 
 
-def _own_page(pids: Sequence[int], path: str, named_url: str | None, counter: Sample) -> str | None:
+def _page_of(pids: Sequence[int], path: str, named_url: str | None, counter: Sample) -> str | None:
     """The page of a server on its own ports, the one of its command line first."""
     named = named_url and urlsplit(named_url).port
     pages = [base + path for base in listening_urls(pids)]
@@ -171,30 +171,30 @@ def _own_page(pids: Sequence[int], path: str, named_url: str | None, counter: Sa
     return None
 
 
-def _by_output(pids: Sequence[int], pattern: str | None) -> ToldProgress | None:
+def _by_output(pids: Sequence[int], pattern: str | None) -> ProgressSource | None:
     for path in _outputs(pids):
         output = _Output(path)
         if pattern is not None:
             progress = ProgressSettings(kind="output", pattern=pattern)
-        elif found := search(output.newest()):
-            progress = found.progress
+        elif match := search(output.newest()):
+            progress = match.progress
         else:
             output.close()
             continue
-        return ToldProgress(progress, output.reader(progress), output.close)
+        return ProgressSource(progress, output.reader(progress), output.close)
     return None
 
 
 def _outputs(pids: Sequence[int]) -> Iterator[Path]:
     """Files that the processes write to as output or errors, each once."""
-    seen = set[tuple[int, int]]()
+    files = set[tuple[int, int]]()
     for pid in pids:
         for number in (1, 2):
             path = Path(f"/proc/{pid}/fd/{number}")
             with suppress(OSError):
-                found = path.stat()
-                if stat.S_ISREG(found.st_mode) and (found.st_dev, found.st_ino) not in seen:
-                    seen.add((found.st_dev, found.st_ino))
+                state = path.stat()
+                if stat.S_ISREG(state.st_mode) and (state.st_dev, state.st_ino) not in files:
+                    files.add((state.st_dev, state.st_ino))
                     yield path
 
 
@@ -245,7 +245,7 @@ _LOOK_S = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GpuSeen:
+class WatchedGpu:
     """A GPU on which the process computes.
 
     Attributes:
@@ -287,7 +287,7 @@ class WatchedNow:
     unit: str | None
     rate: float | None
     fault: str | None
-    gpus: tuple[GpuSeen, ...]
+    gpus: tuple[WatchedGpu, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -298,7 +298,7 @@ class GpuLook:
         means: By the columns of points; counters are means since the last look.
         pids: Processes that compute, without MPS servers.
         is_whole: Whether each may use all of it: no MPS server may limit it, and there is no MIG.
-        own_memory_mib: Memory of the processes that the look is about; None: not read.
+        process_memory_mib: Memory of the processes that the look is about; None: not read.
         impossible: Readings so far that no such card can show; they are left out.
     """
 
@@ -306,7 +306,7 @@ class GpuLook:
     means: Mapping[str, float]
     pids: tuple[int, ...]
     is_whole: bool
-    own_memory_mib: float | None
+    process_memory_mib: float | None
     impossible: int = 0
 
 
@@ -351,18 +351,18 @@ Keep = Callable[[int, Job, SoloPoint], None]
 """Keeps what was seen of a process alone; a longer window takes the place of its beginning."""
 
 
-class SeenAlone:
+class SoloWatch:
     """What is seen of a process while it and those that it starts have one GPU to themselves."""
 
-    def __init__(self, pid: int, job: Job, told: ToldProgress | None, keep: Keep) -> None:
+    def __init__(self, pid: int, job: Job, source: ProgressSource | None, keep: Keep) -> None:
         self.pid, self.job, self._keep = pid, job, keep
-        self.count_by(told)
+        self.count_by(source)
 
-    def count_by(self, told: ToldProgress | None) -> None:
+    def count_by(self, source: ProgressSource | None) -> None:
         """Begin again, with a count."""
-        self.told = told
-        if told:
-            self.job = replace(self.job, progress=told.progress)
+        self.source = source
+        if source:
+            self.job = replace(self.job, progress=source.progress)
         self._forget()
 
     def _forget(self) -> None:
@@ -387,29 +387,31 @@ class SeenAlone:
             return
         if count is not None:
             self._meter.add(Moment(at_s), count)
-        own, rate = family(self.pid), self.rate if self.told else 1.0
+        pids, rate = family(self.pid), self.rate if self.source else 1.0
         if self._begun is None:
             # What counts nothing yet still starts: its watts are of no rate.
             if rate:
-                self._begun, self._meter = (at_s, now(), cpu_s(own)), RateMeter()
+                self._begun, self._meter = (at_s, now(), cpu_s(pids)), RateMeter()
             return
         begun_s, moment, used_s = self._begun
         self.alone_s = at_s - begun_s
         self._sums.update(look.means)
         self._reads.update(look.means.keys())
-        self._memory_mib = max(self._memory_mib, look.own_memory_mib or look.means.get(USED, 0.0))
+        self._memory_mib = max(
+            self._memory_mib, look.process_memory_mib or look.means.get(USED, 0.0)
+        )
         if self.alone_s < self._due_s or not rate:
             return
         # A service reads its profiles again each time.
         self._due_s = 2 * self.alone_s
         kept = {POWER, BUSY, *COUNTERS.values()} & {*self._sums}
         means = {name: self._sums[name] / self._reads[name] for name in kept}
-        point = SoloPoint.seen(
+        point = SoloPoint.watched(
             self.job,
             look.gpu,
             rate=rate,
-            rate_unit=self.told.progress.unit if self.told else UNCOUNTED_UNIT,
-            job_cpu_percent=max(0.0, WHOLE * (cpu_s(own) - used_s) / self.alone_s),
+            rate_unit=self.source.progress.unit if self.source else UNCOUNTED_UNIT,
+            job_cpu_percent=max(0.0, WHOLE * (cpu_s(pids) - used_s) / self.alone_s),
             memory_used_mib=self._memory_mib or None,
             idle_power_w=idle_power_w,
             window_s=self.alone_s,
@@ -421,8 +423,8 @@ class SeenAlone:
 
 
 def watch(
-    alone: SeenAlone,
-    find: Callable[[], ToldProgress | None],
+    alone: SoloWatch,
+    find: Callable[[], ProgressSource | None],
     every_s: float,
     lasts_s: float,
     clock: Clock = _CLOCK,
@@ -437,27 +439,27 @@ def watch(
     # A rate is over the last 30 s, or over what there was of them.
     meter, pid = RateMeter(30.0), alone.pid
     with closing(HostGpus(pid)) as gpus, ExitStack() as stack:
-        if alone.told:
-            stack.callback(alone.told.close)
+        if alone.source:
+            stack.callback(alone.source.close)
         begun_s = clock.now_s()  # to open the GPUs may take longer than all looks
         next_s = begun_s + every_s
         while next_s <= begun_s + lasts_s + _LOOK_S:
-            if alone.told is None and (told := find()):
-                stack.callback(told.close)
-                alone.count_by(told)
+            if alone.source is None and (source := find()):
+                stack.callback(source.close)
+                alone.count_by(source)
             count, fault = None, None
             while clock.now_s() < next_s:
-                if alone.told is not None:
-                    count, fault = alone.told.count_now()
+                if alone.source is not None:
+                    count, fault = alone.source.count_now()
                 if count is not None:
                     meter.add(Moment(clock.now_s()), count)
                 clock.sleep(_LOOK_S)
             if owner_of(pid) is None:
                 return
-            own = family(pid)
-            seen = [*gpus.look(own)]
-            only = len(seen) == 1 and seen[0].pids and {*own}.issuperset(seen[0].pids)
-            alone.add(clock.now_s(), seen[0] if only else None, count, None)
+            pids = family(pid)
+            looks = [*gpus.look(pids)]
+            only = len(looks) == 1 and looks[0].pids and {*pids}.issuperset(looks[0].pids)
+            alone.add(clock.now_s(), looks[0] if only else None, count, None)
             yield WatchedNow(
                 pid=pid,
                 job=alone.job.name,
@@ -465,10 +467,10 @@ def watch(
                 watched_s=round(clock.now_s() - begun_s, 3),
                 alone_s=round(alone.alone_s, 3),
                 count=count,
-                unit=alone.told and alone.told.progress.unit,
+                unit=alone.source and alone.source.progress.unit,
                 rate=meter.rate() if fault is None else None,
                 fault=fault,
-                gpus=tuple(_seen(gpu, own) for gpu in seen),
+                gpus=tuple(_watched(gpu, pids) for gpu in looks),
             )
             next_s = clock.now_s() + every_s
 
@@ -495,12 +497,12 @@ class HostGpus:
         if self._pid is None:
             return [*self._sources.values()]
         computing = _gpus(self._pid)
-        known = [self._sources[gpu.uuid] for gpu in computing if gpu.uuid in self._sources]
+        sources = [self._sources[gpu.uuid] for gpu in computing if gpu.uuid in self._sources]
         self._open(computing)
-        return known
+        return sources
 
-    def look(self, own: Collection[int] = ()) -> Iterator[GpuLook]:
-        """Each GPU now, with the memory of the processes `own`.
+    def look(self, job_pids: Collection[int] = ()) -> Iterator[GpuLook]:
+        """Each GPU now, with the memory of the processes `job_pids`.
 
         Raises:
             SourceError: a GPU does not answer any more.
@@ -522,7 +524,7 @@ class HostGpus:
                 means={column: value for column, value in means.items() if value is not None},
                 pids=pids,
                 is_whole=len(pids) == len(computing) and not source.gpu.mig,
-                own_memory_mib=source.processes_memory_mib(own) if own else None,
+                process_memory_mib=source.processes_memory_mib(job_pids) if job_pids else None,
                 impossible=sum(gate.dropped for gate in source.gates),
             )
 
@@ -545,20 +547,20 @@ def read_means(source: TelemetrySource) -> dict[str, float | None]:
 
 def _gpus(pid: int) -> list[Gpu]:
     """A host without a driver has none; the count of the process is read all the same."""
-    own = {*family(pid)}
+    pids = {*family(pid)}
     with suppress(SourceError):
-        return [gpu for gpu in list_gpus() if own.intersection(compute_pids(gpu.uuid))]
+        return [gpu for gpu in list_gpus() if pids.intersection(compute_pids(gpu.uuid))]
     return []
 
 
-def _seen(look: GpuLook, own: Collection[int]) -> GpuSeen:
-    return GpuSeen(
+def _watched(look: GpuLook, pids: Collection[int]) -> WatchedGpu:
+    return WatchedGpu(
         index=look.gpu.index,
         model=look.gpu.model,
         power_w=look.means.get("power_w"),
         power_limit_w=look.gpu.power_limit_w,
         sm_active_percent=look.means.get("sm_active_percent"),
-        memory_mib=look.own_memory_mib,
-        others=tuple(other for other in look.pids if other not in own),
+        memory_mib=look.process_memory_mib,
+        others=tuple(other for other in look.pids if other not in pids),
         impossible=look.impossible,
     )

@@ -67,7 +67,7 @@ class CheckOutcome:
     """A check, and what it could not find out: counts and operations, each with the reason."""
 
     check: CheckedCounts
-    not_known: Mapping[int, str]
+    unknown: Mapping[int, str]
     skipped: Mapping[str, str]
 
 
@@ -82,16 +82,16 @@ class _ScriptResult:
     skipped: Mapping[str, str]
 
 
-def counts_to_check(asked: Collection[int], gpu: Gpu) -> tuple[int, ...]:
+def counts_to_check(wanted: Collection[int], gpu: Gpu) -> tuple[int, ...]:
     """The counts that were asked for, in order; without any: all that MPS grants.
 
     Raises:
         InputError: MPS cannot grant one of them.
     """
     total = gpu.units_total or 0
-    for count in asked:
+    for count in wanted:
         percent_for_units(count, total)
-    return tuple(sorted(set(asked))) or grantable(total)
+    return tuple(sorted(set(wanted))) or grantable(total)
 
 
 def continues(kept: CheckedCounts, gpu: Gpu, libraries: Mapping[str, str]) -> bool:
@@ -161,7 +161,7 @@ def check_counts(
             seconds=0,
         )
     check, before_s = _with(kept, reference, kept.seconds), kept.seconds
-    not_known = dict[int, str]()
+    unknown = dict[int, str]()
     keep(check)
     todo = [count for count in counts if count not in check.checked]
     job = _script(python, "--reference", file)
@@ -169,14 +169,14 @@ def check_counts(
         for done, (units, answer) in enumerate(answers, 1):
             spent_s = time.monotonic() - begun_s
             if isinstance(answer, str):
-                not_known[units] = answer
+                unknown[units] = answer
             else:
                 check = _with(check, answer, before_s + spent_s)
                 keep(check)
             eta_s = (len(todo) - done) * spent_s / done
-            wrong, fault = check.wrong.get(units, ()), not_known.get(units, "")
+            wrong, fault = check.wrong.get(units, ()), unknown.get(units, "")
             report(CheckStep(units, wrong, fault, done, len(todo), eta_s))
-    return CheckOutcome(check, not_known, reference.skipped)
+    return CheckOutcome(check, unknown, reference.skipped)
 
 
 def _script(python: str, *options: str) -> Job:
@@ -255,11 +255,11 @@ def _computed(
             if waiting and len(running) < at_once:
                 units = waiting.popleft()
                 # A second try must not find the output of the first.
-                own = place.folder / f"{units}-{time.monotonic_ns()}"
+                folder = place.folder / f"{units}-{time.monotonic_ns()}"
                 try:
                     share = Share(percent_for_units(units, place.backend.gpu.units_total or 0))
-                    own.mkdir(parents=True)
-                    proven = prove(job, share, place.backend, place.base, own)
+                    folder.mkdir(parents=True)
+                    proven = prove(job, share, place.backend, place.base, folder)
                     running[units] = proven.start(), time.monotonic()
                 except AdvisorError as error:
                     place.backend.check_alive()
@@ -289,13 +289,13 @@ def _answer(
         how = f"exit code {code}" if code >= 0 else f"signal {-code}"
         return f"ended with {how}: {last}"
     try:
-        found = _last_object(process.output.read_text(errors="replace"))
+        values = _last_object(process.output.read_text(errors="replace"))
         answer = _ScriptResult(
-            units=found["units"],
-            libraries=_texts(found["libraries"]),
-            operations=tuple(map(str, found["operations"])),
-            wrong=tuple(map(str, found["wrong"])),
-            skipped=_texts(found.get("skipped", {})),
+            units=values["units"],
+            libraries=_texts(values["libraries"]),
+            operations=tuple(map(str, values["operations"])),
+            wrong=tuple(map(str, values["wrong"])),
+            skipped=_texts(values.get("skipped", {})),
         )
     except (ValueError, TypeError, AttributeError, KeyError) as error:
         return f"it ended well but did not say what it computed ({error!r})"
@@ -314,5 +314,5 @@ def _last_object(text: str) -> dict[str, Any]:
     return cast("dict[str, Any]", json.loads(lines[-1]))
 
 
-def _texts(found: Mapping[Any, Any]) -> dict[str, str]:
-    return {str(name): str(text) for name, text in found.items()}
+def _texts(mapping: Mapping[Any, Any]) -> dict[str, str]:
+    return {str(name): str(text) for name, text in mapping.items()}

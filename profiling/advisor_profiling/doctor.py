@@ -21,7 +21,7 @@ from advisor.runtime.running_job import leftovers
 from advisor.settings import LIMIT_VARIABLES, Settings
 from advisor.validity.safe_counts import CHECKS, check_for
 from advisor.validity.sensor_record import origin_of, record_for
-from advisor_data.known import known_checks, known_sensors
+from advisor_data.known import all_checks, all_sensors
 from advisor_profiling.counts import installed_libraries
 from advisor_profiling.telemetry.dcgm import fetch, missing_counters
 from advisor_profiling.telemetry.nvml import NvmlSource
@@ -44,16 +44,16 @@ class Finding:
     @classmethod
     def missing(cls, check: str, error: AdvisorError) -> "Finding":
         """Something is missing; the error says how to mend that."""
-        found = error.what + (f" ({error.why})" if error.why else "")
-        return cls(check, "missing", found, error.fix)
+        text = error.what + (f" ({error.why})" if error.why else "")
+        return cls(check, "missing", text, error.fix)
 
 
-def _ok_if(good: bool, check: str, found: str, fix: str) -> Finding:
+def _ok_if(good: bool, check: str, text: str, fix: str) -> Finding:
     """What was found; a warning with its `fix` where it is not good."""
-    return Finding(check, "ok", found) if good else Finding(check, "warning", found, fix)
+    return Finding(check, "ok", text) if good else Finding(check, "warning", text, fix)
 
 
-def _found(check: str, looked: Iterable[Finding]) -> Iterator[Finding]:
+def _caught(check: str, looked: Iterable[Finding]) -> Iterator[Finding]:
     """The findings, and what is missing where looking failed."""
     try:
         yield from looked
@@ -64,18 +64,18 @@ def _found(check: str, looked: Iterable[Finding]) -> Iterator[Finding]:
 def examine(settings: Settings, gpus: Callable[[], list[Gpu]]) -> list[Finding]:
     """Look at everything that measuring needs; `gpus`, which lists them, may raise SourceError."""
     host = [*_host(settings), *_examine_extras(_lacking())]
-    mps = [*_found("mps", _mps_binary(settings))]
+    mps = [*_caught("mps", _mps_binary(settings))]
     try:
-        found = gpus()
+        gpus_here = gpus()
     except AdvisorError as error:
         return [Finding.missing("gpu", error), *host, *mps]
-    if not found:
+    if not gpus_here:
         host.append(Finding("gpu", "missing", "the driver lists no GPU", "look at `dmesg`"))
-    if any(gpu.vendor == "nvidia" for gpu in found):
+    if any(gpu.vendor == "nvidia" for gpu in gpus_here):
         host += mps
-    for gpu in found:
+    for gpu in gpus_here:
         host += _gpu(gpu, settings)
-    return [*host, *_found("mps daemon", _daemon(settings)), _exporter(settings)]
+    return [*host, *_caught("mps daemon", _daemon(settings)), _exporter(settings)]
 
 
 def _examine_extras(without: Mapping[str, Sequence[str]]) -> list[Finding]:
@@ -84,9 +84,9 @@ def _examine_extras(without: Mapping[str, Sequence[str]]) -> list[Finding]:
         return []
     whole = listed(extra for extra, names in without.items() if not names) or "none"
     rest = [extra for extra, names in without.items() if names]
-    found = f"installed: {whole}" + (f"; not installed: {listed(rest)}" if rest else "")
+    text = f"installed: {whole}" + (f"; not installed: {listed(rest)}" if rest else "")
     wanted = "advise" if "advise" in rest else "EXTRA"
-    return [Finding("extras", "ok", found, install(wanted) if rest else "")]
+    return [Finding("extras", "ok", text, install(wanted) if rest else "")]
 
 
 def _host(settings: Settings) -> Iterator[Finding]:
@@ -110,23 +110,23 @@ def _host(settings: Settings) -> Iterator[Finding]:
     text = f"{', '.join(names)} set" if names else "no variable limits jobs from outside"
     fix = "advisor sets them for each job itself; unset them to avoid surprises"
     yield _ok_if(not names, "environment", text, fix)
-    yield from _found("store", _store(settings))
+    yield from _caught("store", _store(settings))
 
 
 def _store(settings: Settings) -> Iterator[Finding]:
     """Whether points can be kept; nothing is made by looking."""
-    home = own = settings.home
+    home = folder = settings.home
     while not home.exists():
         home = home.parent
     if not os.access(home, os.W_OK):
         yield Finding("store", "missing", f"{home} is not writable", "set ADVISOR_HOME")
         return
-    if settings.database_url is not None or (own / "advisor.db").exists():
+    if settings.database_url is not None or (folder / "advisor.db").exists():
         # Loads SQLAlchemy.
         from advisor_data.store import check_database
 
-        check_database(settings.database_url or f"sqlite:///{own / 'advisor.db'}", own)
-    yield Finding("store", "ok", settings.database_url or str(own))
+        check_database(settings.database_url or f"sqlite:///{folder / 'advisor.db'}", folder)
+    yield Finding("store", "ok", settings.database_url or str(folder))
 
 
 def _mps_binary(settings: Settings) -> Iterator[Finding]:
@@ -149,8 +149,8 @@ def _exporter(settings: Settings) -> Finding:
         lacks = missing_counters(fetch(url))
     except AdvisorError:
         return Finding(name, "ok", f"none at {url} (only needed for --source dcgm)")
-    found = f"gives no {', '.join(lacks)}" if lacks else url
-    return _ok_if(not lacks, name, found, "add them to its CSV (-f)")
+    text = f"gives no {', '.join(lacks)}" if lacks else url
+    return _ok_if(not lacks, name, text, "add them to its CSV (-f)")
 
 
 def _gpu(gpu: Gpu, settings: Settings) -> Iterator[Finding]:
@@ -175,7 +175,7 @@ def _gpu(gpu: Gpu, settings: Settings) -> Iterator[Finding]:
         ("sensor", _sensor),
         ("NVML", _telemetry),
     ):
-        yield from _found(f"{name} {part}", looked(f"{name} {part}", gpu, settings))
+        yield from _caught(f"{name} {part}", looked(f"{name} {part}", gpu, settings))
     if left := leftovers(gpu.uuid, settings.runtime_dir):
         text = f"jobs of an earlier advisor still run: {left}"
         yield Finding(name, "warning", text, "the next `advisor profile` ends them")
@@ -188,35 +188,35 @@ def _sms(name: str, gpu: Gpu, settings: Settings) -> Iterator[Finding]:
 def _counts(name: str, gpu: Gpu, settings: Settings) -> Iterator[Finding]:
     """Whether the counts at which libraries compute right results are known."""
     stored = check_for(gpu.model, CHECKS.read(settings.home))
-    known = check_for(gpu.model, known_checks(settings.home))
-    if known is None:
+    check = check_for(gpu.model, all_checks(settings.home))
+    if check is None:
         yield Finding(name, "warning", "not checked at which SM counts they are right", _CHECK)
         return
     libraries: Mapping[str, str] = {}
     with suppress(AdvisorError):  # the interpreter of jobs may have no PyTorch
         libraries = installed_libraries("python3", settings.job_environment())
-    changed = known.differs_from(gpu.driver or "", libraries)
+    changed = check.differs_from(gpu.driver or "", libraries)
     text = (
-        f"{len(known.safe)} of {len(known.checked)} SM counts are safe, checked "
-        f"{known.checked_at[:10]} {'here' if stored else 'on another card, bundled'}"
+        f"{len(check.safe)} of {len(check.checked)} SM counts are safe, checked "
+        f"{check.checked_at[:10]} {'here' if stored else 'on another card, bundled'}"
     )
     yield _ok_if(not changed, name, f"{text}; {changed}" if changed else text, f"{_CHECK} again")
 
 
 def _sensor(name: str, gpu: Gpu, settings: Settings) -> Iterator[Finding]:
     """Whether it is known how the card's power is read."""
-    records = known_sensors(settings.home)
+    records = all_sensors(settings.home)
     record = record_for(gpu.uuid, gpu.model, gpu.driver or "", records)
     if record is None:
         others = sorted({other.driver for other in records if other.gpu_model == gpu.model})
         but = f" (only with driver {listed(others)})" if others else ""
         yield Finding(name, "ok", f"not measured{but}: waits suit all power sensors", _SENSOR)
         return
-    known = [channel for channel in record.channels if channel.accepted]
-    windows = listed(f"{c.name} {c.window_ms:.0f} ms every {c.period_ms:.0f} ms" for c in known)
+    channels = [channel for channel in record.channels if channel.accepted]
+    windows = listed(f"{c.name} {c.window_ms:.0f} ms every {c.period_ms:.0f} ms" for c in channels)
     origin = f"{origin_of(record, gpu.uuid)}, {record.measured_at[:10]}"
     text = f"{origin}: {windows or 'nothing accepted'}"
-    yield _ok_if(bool(known), name, text, f"{_SENSOR} again, on an idle GPU")
+    yield _ok_if(bool(channels), name, text, f"{_SENSOR} again, on an idle GPU")
 
 
 def _telemetry(_name: str, gpu: Gpu, _settings: Settings) -> Iterator[Finding]:

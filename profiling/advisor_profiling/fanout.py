@@ -424,19 +424,21 @@ def _shards(wanted: FanOut, folder: Path, settings: Settings) -> list[Shard]:
         variables = {"ADVISOR_HOME": home, "ADVISOR_JOBS": jobs}
     # All nodes can write into a server's database; SQLite is for one host.
     server = (settings.database_url or "").startswith("postgresql")
-    own_points = wanted.on != "here" and (wanted.fresh or not server)
+    separate_points = wanted.on != "here" and (wanted.fresh or not server)
     shards = list[Shard]()
-    for number, (name, own_cores) in enumerate(zip(wanted.names, cores, strict=True), first):
+    for number, (name, shard_cores) in enumerate(zip(wanted.names, cores, strict=True), first):
         place = folder / name
-        own = {_DATABASE: f"sqlite:///{place / _POINTS}"} if own_points else dict[str, str]()
+        database = (
+            {_DATABASE: f"sqlite:///{place / _POINTS}"} if separate_points else dict[str, str]()
+        )
         shards.append(
             Shard(
                 name=name,
                 folder=place,
                 arguments=(*options, "--shard", f"{number}/{total}"),
                 cwd=Path.cwd(),
-                environment=variables | own,
-                cores=own_cores,
+                environment=variables | database,
+                cores=shard_cores,
             )
         )
     return shards

@@ -61,18 +61,21 @@ class PairResult:
         alone = _alone_by_job(solo)
         good = (point for point in points if not DOUBTFUL & set(point.flags))
         pairs = grouped(good, lambda point: point.jobs)
-        return [_pair_result(pair, found, alone) for pair, found in sorted(pairs.items())]
+        return [
+            _pair_result(pair, points_of_pair, alone)
+            for pair, points_of_pair in sorted(pairs.items())
+        ]
 
 
-def references(own: Sequence[SoloPoint], others: Iterable[SoloPoint]) -> list[SoloPoint]:
+def references(points: Sequence[SoloPoint], others: Iterable[SoloPoint]) -> list[SoloPoint]:
     """A run's solo points, and the newest of others for jobs without a rate at 100 % there."""
-    known = _alone_by_job(own)
+    alone = _alone_by_job(points)
     newest = {
         point.job: point
         for point in sorted(others, key=lambda p: p.started_at)
-        if point.job not in known and _alone_by_job([point])
+        if point.job not in alone and _alone_by_job([point])
     }
-    return [*own, *newest.values()]
+    return [*points, *newest.values()]
 
 
 def _percent_text(saved: float | None) -> str:
@@ -94,8 +97,8 @@ def _alone_by_job(solo: Iterable[SoloPoint], left_out: Set[str] = DOUBTFUL) -> _
     whole = (p for p in solo if p.share_percent == 100 and not left_out & set(p.flags))
     readings = ((p.job, p.rate, p.power_w) for p in whole if p.rate and p.power_w)
     return {
-        job: (fmean(rate for _, rate, _ in found), fmean(power_w for _, _, power_w in found))
-        for job, found in grouped(readings, lambda reading: reading[0]).items()
+        job: (fmean(rate for _, rate, _ in of_job), fmean(power_w for _, _, power_w in of_job))
+        for job, of_job in grouped(readings, lambda reading: reading[0]).items()
     }
 
 
@@ -198,12 +201,12 @@ def left_out_text(points: Sequence[PairPoint], left_out: Set[str] = DOUBTFUL) ->
 def _pair_result(
     pair: tuple[str, ...], points: Sequence[PairPoint], alone: _SoloByJob
 ) -> PairResult:
-    known = [c for c in (_candidate(p, alone) for p, _ in _means(points)) if c is not None]
-    limited = {c: p for c, p in known if p.mode in {"mps", "cu_mask"} and _fits(p)}
+    candidates = [c for c in (_candidate(p, alone) for p, _ in _means(points)) if c is not None]
+    limited = {c: p for c, p in candidates if p.mode in {"mps", "cu_mask"} and _fits(p)}
     if not limited:
         return PairResult(pair, len(points))
     chosen = best(limited, OBJECTIVES[DEFAULT_OBJECTIVE])
-    same_card = [(c, p) for c, p in known if p.gpu_uuid == limited[chosen].gpu_uuid]
+    same_card = [(c, p) for c, p in candidates if p.gpu_uuid == limited[chosen].gpu_uuid]
     equal = [c.result.energy_saved for c, _ in same_card if c.split == EQUAL]
     free = [c.result.energy_saved for c, p in same_card if p.mode == "uncapped"]
     return PairResult(
@@ -279,8 +282,8 @@ class SetResult:
         """Sets of jobs that were measured alone at 100 %, too, by points that passed all checks."""
         alone = _alone_by_job(solo, LEFT_OUT)
         good = [p for p in points if not LEFT_OUT & set(p.flags) and set(p.jobs) <= alone.keys()]
-        found = [_set_result(point, windows, alone) for point, windows in _means(good)]
-        return sorted(found, key=lambda r: (len(r.parts), [p.job for p in r.parts], r.mode))
+        results = [_set_result(point, windows, alone) for point, windows in _means(good)]
+        return sorted(results, key=lambda r: (len(r.parts), [p.job for p in r.parts], r.mode))
 
 
 SET_COLUMNS: _Columns[SetResult] = (
@@ -288,7 +291,7 @@ SET_COLUMNS: _Columns[SetResult] = (
     ("sharing", lambda result: result.sharing),
     ("W", lambda result: f"{result.power_w:.0f}"),
     ("slowest", lambda result: f"{result.slowest:.2f}"),
-    ("p99 ms", lambda result: _if_known(result.p99_ms, ".0f")),
+    ("p99 ms", lambda result: _or_dash(result.p99_ms, ".0f")),
     ("saves, off", lambda result: _percent_text(result.saved_off)),
     ("idle", lambda result: _percent_text(result.saved_idle)),
 )
@@ -406,11 +409,11 @@ _COLUMNS: _Columns[SoloPoint] = (
     ("W", lambda point: _text(point.power_w)),
     ("±%", lambda point: _error(point.power_stderr_w, point.power_w)),
     # The energy counter against the mean of instant power.
-    ("Δ%", lambda point: _if_known(_gap_percent(point), "+.1f")),
+    ("Δ%", lambda point: _or_dash(_gap_percent(point), "+.1f")),
     ("/kJ", lambda p: f"{1000 * p.rate / p.power_w:.4g}" if p.power_w else "-"),
     ("SM%", lambda point: _text(point.sm_active_percent)),
     ("DRAM%", lambda point: _text(point.dram_active_percent)),
-    ("MHz", lambda point: _if_known(point.sm_clock_mhz, ".0f")),
+    ("MHz", lambda point: _or_dash(point.sm_clock_mhz, ".0f")),
     ("flags", lambda point: " ".join(point.flags)),
 )
 
@@ -423,11 +426,11 @@ def table(points: Sequence[SoloPoint]) -> Table:
 # Of a server; rates are per second.
 _REQUESTS: _Columns[SoloPoint] = (
     ("share%", lambda point: f"{point.share_percent:g}"),
-    ("offered", lambda point: _if_known(point.offered_rate, ".4g")),
+    ("offered", lambda point: _or_dash(point.offered_rate, ".4g")),
     ("answered", lambda point: f"{point.rate:.4g}"),
     ("answered%", lambda p: f"{100 * p.rate / p.offered_rate:.1f}" if p.offered_rate else "-"),
-    ("p50 ms", lambda point: _if_known(point.latency_p50_ms, ".4g")),
-    ("p99 ms", lambda point: _if_known(point.latency_p99_ms, ".4g")),
+    ("p50 ms", lambda point: _or_dash(point.latency_p50_ms, ".4g")),
+    ("p99 ms", lambda point: _or_dash(point.latency_p99_ms, ".4g")),
 )
 
 
@@ -477,39 +480,39 @@ def problems(
     """What a reader should know before trusting the profile, one sentence each."""
     ordered = sorted(points, key=lambda p: p.share_percent)
     flags = ((flag, f"{point.share_percent:g}") for point in ordered for flag in point.flags)
-    found = [
+    lines = [
         f"{flag} at {', '.join(share for _, share in shares)} %: "
         f"{FLAGS.get(flag, 'see docs/schema.md')}"
-        for flag, shares in grouped(flags, lambda one: one[0]).items()
+        for flag, shares in grouped(flags, lambda flagged: flagged[0]).items()
     ]
     # More likely a job that is never the same twice than a GPU that is never right.
     compared = [p.results for p in points if p.share_percent < WHOLE and p.results]
     if len(compared) > 1 and set(compared) == {"differ"}:
-        found.append(
+        lines.append(
             "its results differ from those on the whole GPU at every share: fix the job's seed, or "
             "set results.tolerance in its file (docs/job-file.md, Results)"
         )
     if options := read_bound(next((p.memory_bound for p in ordered if p.memory_bound), None))[1]:
-        found.append(f"it {options}")
+        lines.append(f"it {options}")
     crowds = ((p, p.mps_clients) for p in ordered if p.mps_clients and p.share_percent < WHOLE)
     for point, clients in [(p, n) for p, n in crowds if n > 1][:1]:
         most = Share(point.share_percent).most_of(clients, point.units_total, point.units_granted)
-        found.append(f"it {most}")
+        lines.append(f"it {most}")
     used = max((p.memory_used_mib or 0 for p in points), default=0)
     if memory_mib and used > memory_mib / 2:
-        found.append(
+        lines.append(
             f"it uses {used:.0f} of {memory_mib} MiB: too big to pair with another job of this size"
         )
     if result is None:
-        return found
-    found += [f"no point of {f.target}: {f.error}" for f in result.failures]
+        return lines
+    lines += [f"no point of {f.target}: {f.error}" for f in result.failures]
     before, after = result.idle_before_w, result.idle_after_w
     if before is not None and after is not None and abs(after - before) > IDLE_DRIFT_W:
-        found.append(
+        lines.append(
             f"idle power was {before:.1f} W before and {after:.1f} W after: the card was still "
             "cooling down or something else used it"
         )
-    return found
+    return lines
 
 
 def summary(points: Sequence[SoloPoint], *, replayed: bool = False) -> str:
@@ -531,10 +534,10 @@ def _gap_percent(point: SoloPoint) -> float | None:
 
 
 def _text(value: float | None) -> str:
-    return str(value) if isinstance(value, int) else _if_known(value, ".1f")
+    return str(value) if isinstance(value, int) else _or_dash(value, ".1f")
 
 
-def _if_known(value: float | None, form: str) -> str:
+def _or_dash(value: float | None, form: str) -> str:
     return "-" if value is None else f"{value:{form}}"
 
 

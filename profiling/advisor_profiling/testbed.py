@@ -210,7 +210,7 @@ class _LiveTestbed:
         self.cores = plan_cores(physical_cores(), jobs)
         self._numbers = itertools.count()
         self._jobs: list[RunningJob] = []
-        pin([os.getpid()], self.cores.own)
+        pin([os.getpid()], self.cores.supervisor)
 
     def refuses(self, target: Target) -> str:
         """A live GPU can try everything."""
@@ -278,7 +278,7 @@ def live_backend(settings: Settings, gpu_name: str, mode: Mode | None) -> Genera
     """What enforces shares, as `backend_alone` says, on a GPU that is ours until the end."""
     gpu = find_gpus(gpu_name)
     with ExitStack() as stack:
-        for uuid in sorted(one.uuid for one in gpu.each):
+        for uuid in sorted(part.uuid for part in gpu.each):
             stack.enter_context(gpu_lock(settings.lock_dir, uuid))
             if put_back(uuid, settings.runtime_dir):
                 gpu = find_gpus(gpu_name)
@@ -290,8 +290,8 @@ def backend_alone(gpu: Gpu, mode: Mode | None, settings: Settings) -> Backend:
     backend = _open_backend(gpu, mode, settings)
     with undone_by(backend.close):
         end_leftovers(backend, settings.runtime_dir)
-        for one in gpu.each:
-            check_alone(one)
+        for part in gpu.each:
+            check_alone(part)
     return backend
 
 
@@ -346,12 +346,12 @@ def find_gpu(name: str) -> Gpu:
         InputError: there is none, or several begin so.
     """
     gpus = list_gpus()
-    found = [gpu for gpu in gpus if name == str(gpu.index)]
-    found = found or [gpu for gpu in gpus if gpu.uuid.startswith(name)]
-    if len(found) != 1:
-        known = ", ".join(f"{gpu.index} ({gpu.uuid})" for gpu in gpus)
-        raise InputError(f"no single GPU is called {name}", fix=f"this host has: {known}")
-    return replace(found[0], beside=tuple(gpu.uuid for gpu in gpus if gpu is not found[0]))
+    matches = [gpu for gpu in gpus if name == str(gpu.index)]
+    matches = matches or [gpu for gpu in gpus if gpu.uuid.startswith(name)]
+    if len(matches) != 1:
+        names = ", ".join(f"{gpu.index} ({gpu.uuid})" for gpu in gpus)
+        raise InputError(f"no single GPU is called {name}", fix=f"this host has: {names}")
+    return replace(matches[0], beside=tuple(gpu.uuid for gpu in gpus if gpu is not matches[0]))
 
 
 def find_gpus(names: str) -> Gpu:
@@ -435,23 +435,26 @@ class _SeveralGpus:
 
     def read(self, names: Collection[str]) -> Readings:
         """None where one of them has none."""
-        asked = {name: POWER_GPU if name == POWER_SPREAD else name for name in names}
-        each = [source.read({*asked.values()}) for source in self._sources]
-        return {name: self._of_all(name, [of[own] for of in each]) for name, own in asked.items()}
+        sources_of = {name: POWER_GPU if name == POWER_SPREAD else name for name in names}
+        each = [source.read({*sources_of.values()}) for source in self._sources]
+        return {
+            name: self._of_all(name, [of[source_name] for of in each])
+            for name, source_name in sources_of.items()
+        }
 
     def _of_all(self, name: str, values: Sequence[float | None]) -> float | None:
-        known = [value for value in values if value is not None]
-        if len(known) < len(values):
+        present = [value for value in values if value is not None]
+        if len(present) < len(values):
             return None
         if name in (MEMORY_USED, POWER_SPREAD):
-            return max(known) - (min(known) if name == POWER_SPREAD else 0.0)
-        return sum(known) / (1 if name in self._summed else len(known))
+            return max(present) - (min(present) if name == POWER_SPREAD else 0.0)
+        return sum(present) / (1 if name in self._summed else len(present))
 
     def throttle_reasons(self) -> tuple[str, ...] | None:
         """Of any of them."""
         each = [source.throttle_reasons() for source in self._sources]
-        known = [names for names in each if names is not None]
-        return tuple(sorted({name for names in known for name in names})) if known else None
+        reported = [names for names in each if names is not None]
+        return tuple(sorted({name for names in reported for name in names})) if reported else None
 
     def processes_memory_mib(self, pids: Collection[int]) -> float | None:
         """On the GPU where they need most."""
@@ -500,7 +503,7 @@ def _open_backend(gpu: Gpu, mode: Mode | None, settings: Settings) -> Backend:
     def computing() -> list[int]:
         if gpu.vendor != "nvidia":
             return []
-        return [pid for one in gpu.each for pid in nvml.context_pids(one.uuid)]
+        return [pid for part in gpu.each for pid in nvml.context_pids(part.uuid)]
 
     match mode or ("mps" if gpu.vendor == "nvidia" else "cu_mask"):
         case "mps":
@@ -530,9 +533,9 @@ class Recordings:
         newest = sorted(points, key=lambda p: p.started_at, reverse=True)
         for point in sorted(newest, key=lambda p: p.mode != mode):
             job_at_share = point.job, point.share_percent
-            found = self._windows[(job_at_share,)]
-            if not found or found[0].mode == point.mode:
-                found.append(point)
+            windows = self._windows[(job_at_share,)]
+            if not windows or windows[0].mode == point.mode:
+                windows.append(point)
             self._units.setdefault(job_at_share, point.units_granted)
             self.jobs.setdefault(point.job, _job(point))
         modes = {"time-sliced"} if mode == "uncapped" else {mode, "uncapped"}
@@ -564,10 +567,10 @@ class Recordings:
         """
         if (job, share.percent) not in self._units:
             shares = sorted(percent for name, percent in self._units if name == job)
-            known = [f"{percent:g} %" for percent in shares] or sorted(self.jobs)
+            recorded = [f"{percent:g} %" for percent in shares] or sorted(self.jobs)
             raise InputError(
                 f"no recorded point of {job} at {share} %",
-                fix=f"recorded are: {', '.join(known)}",
+                fix=f"recorded are: {', '.join(recorded)}",
             )
         return Granted(self._units[job, share.percent], mps=self._mps)
 
@@ -868,13 +871,13 @@ class ReplayTestbed:
     def cue(self) -> None:
         """Play a window of those that run; until all its jobs are in, there may be none."""
         processes = sorted(self._playing, key=lambda c: c.job_at_share)
-        found = self._recordings.find([process.job_at_share for process in processes])
-        if not found:
+        windows = self._recordings.find([process.job_at_share for process in processes])
+        if not windows:
             self.source.playing = None
             for process in processes:
                 process.play(None)
             return
-        point = found[0] if self._random is None else self._random.choice(found)
+        point = windows[0] if self._random is None else self._random.choice(windows)
         is_alone = isinstance(point, SoloPoint)
         parts = (part_alone(point),) if is_alone else point.parts
         # What the jobs of a pair said of their results is not kept.

@@ -317,8 +317,8 @@ class CounterTick:
             looked_s = now_s()
             if (stands_j := _energy_j(source)) is None:
                 continue
-            if stands_j != stood_j and (seen_s := now_s()) - since_s <= most_s:
-                return cls((since_s + seen_s) / 2, stands_j)
+            if stands_j != stood_j and (read_s := now_s()) - since_s <= most_s:
+                return cls((since_s + read_s) / 2, stands_j)
             stood_j, since_s = stands_j, looked_s
         return None
 
@@ -350,14 +350,14 @@ def memory_power_w(
         None where the window is too short, a reading is missing, zero or not below the power of
         the whole GPU, or the sensor is stuck.
     """
-    own = next((c for c in channels if c.name == POWER_MEMORY), None)
-    if own is None or power_w is None:
+    channel = next((c for c in channels if c.name == POWER_MEMORY), None)
+    if channel is None or power_w is None:
         return None
-    inside = [watts for at_s, watts in readings if at_s >= begun_s + (own.window_s or 0.0)]
-    known = [watts for watts in inside if watts is not None and 0 < watts < power_w]
-    if len(known) < max(len(inside), FEWEST_READINGS) or len(set(known)) == 1:
+    inside = [watts for at_s, watts in readings if at_s >= begun_s + (channel.window_s or 0.0)]
+    watts_inside = [watts for watts in inside if watts is not None and 0 < watts < power_w]
+    if len(watts_inside) < max(len(inside), FEWEST_READINGS) or len(set(watts_inside)) == 1:
         return None
-    return statistics.fmean(known)
+    return statistics.fmean(watts_inside)
 
 
 _STATE_INTERVAL_S = 0.25
@@ -436,16 +436,16 @@ class _Steps:
     """Progress of one job: (time_s, total) whenever the total changed."""
 
     count: Callable[[], float]
-    seen: float | None = None
+    step_s: float | None = None
     events: list[tuple[float, float]] = field(default_factory=list)
 
     def note(self, now_s: float, total: float) -> None:
         """Note the total where it has changed; the first one is where counting begins."""
-        if total != self.seen:
+        if total != self.step_s:
             # The first look shows a total, not the moment of a change.
-            if self.seen is not None:
+            if self.step_s is not None:
                 self.events.append((now_s, total))
-            self.seen = total
+            self.step_s = total
 
 
 class _Log:
@@ -466,7 +466,7 @@ def measure(watch: WindowInputs, rules: WindowRules) -> MeasuredWindow:
     before = _tick(watch, lambda: watch.clock.sleep(0.001))
     watch.source.start_window()
     log, answered = _Log(watch), [read() for read in watch.latencies]
-    while not _known(log, watch.clock.now_s(), rules):
+    while not _is_steady(log, watch.clock.now_s(), rules):
         _look(log, watch, rules)
     counters = counters_of(watch.source.read(COUNTERS))
     after = _tick(watch, lambda: _look(log, watch, rules))
@@ -514,7 +514,7 @@ def _look(log: _Log, watch: WindowInputs, rules: WindowRules) -> None:
     totals, now = timed(lambda: [steps.count() for steps in log.steps], watch.clock.now_s)
     now_s = now.at_s
     # What cannot be timed is counted at the next look.
-    for steps, total in zip(log.steps, totals, strict=True) if now.is_known else ():
+    for steps, total in zip(log.steps, totals, strict=True) if now.is_reliable else ():
         steps.note(now_s, total)
     if now_s >= log.next_power_s:
         log.next_power_s = now_s + watch.source.interval_s
@@ -591,20 +591,20 @@ def _patience_s(
         return 0.0
     span_s = max(view_s, min(_LATENCIES * now_ms / 1000, _LONG_VIEW_S))
     first = since(span_s)
-    seen_s = times_s[-1] - times_s[first]
-    older_ms, newer_ms = p50_ms(first, since(seen_s / 2)), p50_ms(since(seen_s / 2), -1)
+    span_read_s = times_s[-1] - times_s[first]
+    older_ms, newer_ms = p50_ms(first, since(span_read_s / 2)), p50_ms(since(span_read_s / 2), -1)
     if older_ms is None or newer_ms is None:
-        return rules.drain_most_s if p50_ms(0, since(seen_s / 2)) is None else 0.0
-    rate = (answers[-1][1] - answers[first][1]) / seen_s
-    if is_catching_up(rate, offered_rate, seen_s, older_ms):
+        return rules.drain_most_s if p50_ms(0, since(span_read_s / 2)) is None else 0.0
+    rate = (answers[-1][1] - answers[first][1]) / span_read_s
+    if is_catching_up(rate, offered_rate, span_read_s, older_ms):
         return rules.drain_most_s
-    if is_catching_up(rate, offered_rate, seen_s):
+    if is_catching_up(rate, offered_rate, span_read_s):
         return rules.settle_most_s
-    least_ms = _FALLS * older_ms if seen_s >= 0.9 * span_s else older_ms / _FALLS
+    least_ms = _FALLS * older_ms if span_read_s >= 0.9 * span_s else older_ms / _FALLS
     return 0.0 if newer_ms >= least_ms else rules.drain_most_s
 
 
-def _known(log: _Log, now_s: float, rules: WindowRules) -> bool:
+def _is_steady(log: _Log, now_s: float, rules: WindowRules) -> bool:
     age_s = now_s - log.begun_s
     if age_s >= rules.most_s:
         # Fewer moments of progress make no rate with an error.
@@ -631,13 +631,13 @@ def _counter_power(before: CounterTick | None, after: CounterTick | None) -> flo
 
 
 def _mean(values: list[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known else None
+    present = [value for value in values if value is not None]
+    return sum(present) / len(present) if present else None
 
 
 def _all_of(reasons: list[tuple[str, ...] | None]) -> tuple[str, ...] | None:
-    known = [names for names in reasons if names is not None]
-    return tuple(sorted({name for names in known for name in names})) if known else None
+    reported = [names for names in reasons if names is not None]
+    return tuple(sorted({name for names in reported for name in names})) if reported else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -802,8 +802,8 @@ class WindowResult:
             "cpu-steal": (self.cpu_steal_percent or 0) > 1,
             RESULTS_ONLY_FLAG: conditions.rules.results_only,
         }
-        found = (flag for flag, holds in wrong.items() if holds)
-        return (*found, *verdict_flags(cast("Verdict | None", part.results) for part in self.parts))
+        flags = (flag for flag, holds in wrong.items() if holds)
+        return (*flags, *verdict_flags(cast("Verdict | None", part.results) for part in self.parts))
 
     def point(self, conditions: RunConditions) -> Point:
         """The point of one window: of a job alone, or of several together."""

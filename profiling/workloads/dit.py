@@ -31,8 +31,8 @@ class _TransformerBlock(nn.Module):
         shift_a, scale_a, gate_a, shift_m, scale_m, gate_m = (
             self.modulation(functional.silu(condition)).unsqueeze(1).chunk(6, dim=-1)
         )
-        asked = self.qkv(self.norm(x) * (1 + scale_a) + shift_a)
-        q, k, v = asked.unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
+        projected = self.qkv(self.norm(x) * (1 + scale_a) + shift_a)
+        q, k, v = projected.unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
         mixed = functional.scaled_dot_product_attention(q, k, v)
         x = x + gate_a * self.out(mixed.transpose(1, 2).flatten(2))
         hidden = self.up(self.norm(x) * (1 + scale_m) + shift_m)

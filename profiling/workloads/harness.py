@@ -188,7 +188,7 @@ WARM_UP_STEPS = 3
 # How often a running workload says whether its results are still finite.
 _WATCH_S = 1.0
 # Enough for the GPU never to wait for Python, few enough to stop quickly at a small share.
-STEPS_UNDER_WAY = 2
+STEPS_IN_FLIGHT = 2
 
 
 @dataclass(frozen=True)
@@ -259,7 +259,7 @@ class Finished:
         units: int,
     ) -> None:
         self._record, self._add, self._units = record, add, units
-        self._under_way: deque[tuple[Event, Any]] = deque()
+        self._in_flight: deque[tuple[Event, Any]] = deque()
 
     def launched(self, value: Any = None) -> None:
         """Take note of one launched step; waits while too many are under way.
@@ -267,19 +267,19 @@ class Finished:
         Args:
             value: Holds a number of its own as soon as the step is completed.
         """
-        self._under_way.append((self._record(), value))
-        while self._under_way and (
-            len(self._under_way) > STEPS_UNDER_WAY or self._under_way[0][0].query()
+        self._in_flight.append((self._record(), value))
+        while self._in_flight and (
+            len(self._in_flight) > STEPS_IN_FLIGHT or self._in_flight[0][0].query()
         ):
             self._count_oldest()
 
     def drain(self) -> None:
         """Wait for everything that is under way, and count it."""
-        while self._under_way:
+        while self._in_flight:
             self._count_oldest()
 
     def _count_oldest(self) -> None:
-        event, value = self._under_way.popleft()
+        event, value = self._in_flight.popleft()
         event.synchronize()
         self._add(self._units, None if value is None else float(value))
 
@@ -339,7 +339,7 @@ def run(
         (loop or _loop)(work, args, value)
 
 
-def own_seed(args: argparse.Namespace) -> object:
+def process_seed(args: argparse.Namespace) -> object:
     """A seed that no process beside this one has: what is random in time must not go in step."""
     return args.seed, os.environ.get("ADVISOR_PROGRESS_FILE")
 

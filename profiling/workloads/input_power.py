@@ -79,9 +79,9 @@ def _error(c: Any, got: Any, expected: Any, scale: Any, steps: int) -> tuple[flo
     """The largest relative error of elements within range, and how many are."""
     floor, most_sum, most = 0.0, float("inf"), float("inf")
     if c.is_floating_point():
-        own = torch.finfo(c.dtype)
+        limits = torch.finfo(c.dtype)
         sums = torch.finfo(torch.float32)
-        floor, most_sum, most = own.tiny + steps * sums.tiny, sums.max / 2, own.max / 2
+        floor, most_sum, most = limits.tiny + steps * sums.tiny, sums.max / 2, limits.max / 2
     usable = expected.isfinite() & (scale < most_sum) & (expected.abs() < most)
     if not usable.any():
         return 0.0, 0
@@ -272,9 +272,9 @@ def _product(dtype: str, a: Any, b: Any) -> tuple[Callable[[], object], Any]:
         return (lambda: torch._int_mm(a, b, out=c)), c
     if dtype == "fp8":
         c = torch.empty(shape, dtype=torch.bfloat16, device=device)
-        one = torch.ones((), device=device)
+        unit = torch.ones((), device=device)
         slow = {"out_dtype": torch.bfloat16, "use_fast_accum": False, "out": c}
-        return (lambda: torch._scaled_mm(a, b, one, one, **slow)), c
+        return (lambda: torch._scaled_mm(a, b, unit, unit, **slow)), c
     if dtype == "fp16" and device.type == "cuda":
         # In fp16 outputs would overflow that the sum, in fp32, does not.
         c = torch.empty(shape, dtype=torch.float32, device=device)

@@ -56,8 +56,8 @@ def words_of(args: argparse.Namespace) -> list[str]:
 def _gather(args: argparse.Namespace, dtype: Any) -> Callable[[], object]:
     """Each GPU has half of `--bytes`, and gets the other half."""
     whole = torch.empty(args.bytes // dtype.itemsize, dtype=dtype)
-    own = torch.randn(len(whole) // GPUS, dtype=dtype)
-    return lambda: torch.distributed.all_gather_into_tensor(whole, own)
+    part = torch.randn(len(whole) // GPUS, dtype=dtype)
+    return lambda: torch.distributed.all_gather_into_tensor(whole, part)
 
 
 def _reduce(args: argparse.Namespace, dtype: Any) -> Callable[[], object]:
@@ -73,7 +73,7 @@ class Group:
     """
 
     def __init__(self, rank: int, port: int) -> None:
-        self._rank, self._told = rank, 0
+        self._rank, self._sent = rank, 0
         self._store = torch.distributed.TCPStore(
             host_name="127.0.0.1",
             port=port,
@@ -92,13 +92,13 @@ class Group:
 
     def say(self, what: Any) -> None:
         """Tell the second process."""
-        self._store.set(str(self._told), json.dumps(what))
-        self._told += 1
+        self._store.set(str(self._sent), json.dumps(what))
+        self._sent += 1
 
     def hear(self) -> Any:
         """The next thing that the first process says; waits for it."""
-        heard = json.loads(self._store.get(str(self._told)))
-        self._told += 1
+        heard = json.loads(self._store.get(str(self._sent)))
+        self._sent += 1
         return heard
 
     def agree(self, number: int) -> int:
@@ -216,8 +216,8 @@ def launches(args: argparse.Namespace) -> list[Callable[[], object]]:
         return [called(args.call)]
     torch.set_float32_matmul_precision("high" if args.dtype == "tf32" else "highest")
     if args.name in COLLECTIVES:
-        make_one = _gather if args.name == "all-gather" else _reduce
-        return [make_one(args, torch_type(args.dtype))]
+        make_operation = _gather if args.name == "all-gather" else _reduce
+        return [make_operation(args, torch_type(args.dtype))]
     make = {"gemm": _product, "gemv": _product, "triad": _triad, "copy": _copy}[args.name]
     first, size_bytes = make(args)
     sets = 1

@@ -61,12 +61,12 @@ class _Operation:
         alone_s = _seconds(self._calls[0])
         self.launches = agree(max(1, math.ceil(_SHORTEST_S / alone_s)))
         self.captured, steps = captured(self._calls, self.launches)
-        self._turns = itertools.cycle(steps)
+        self._steps = itertools.cycle(steps)
         self.execution_s = _seconds(self.execute)
 
     def execute(self) -> None:
         """Launch one execution; returns before the GPU is done."""
-        next(self._turns)()
+        next(self._steps)()
 
 
 class _GpuPlayer:
@@ -136,8 +136,8 @@ def serve(player: _GpuPlayer, commands: Iterable[str], answers: TextIO) -> None:
     say(answers, {"ready": player.ready()})
     for line in commands:
         command = json.loads(line)
-        asked = command["executions"], command["gap_s"], command["lead_s"]
-        say(answers, {"run": player.run(*asked)})
+        wanted = command["executions"], command["gap_s"], command["lead_s"]
+        say(answers, {"run": player.run(*wanted)})
 
 
 def _follow(port: int) -> None:
@@ -147,14 +147,14 @@ def _follow(port: int) -> None:
     group.join()
     made: dict[str, _Operation] = {}
     name = ""
-    while told := group.hear():
-        if "choose" in told:
-            args = operation_options(told["choose"])
+    while command := group.hear():
+        if "choose" in command:
+            args = operation_options(command["choose"])
             name = canonical(args)
             if name not in made:
                 made[name] = _Operation(args, group.agree)
             continue
-        for _ in range(told["executions"]):
+        for _ in range(command["executions"]):
             made[name].execute()
         torch.cuda.synchronize()
 
@@ -212,11 +212,11 @@ def captured(
     except RuntimeError:
         # The launches themselves worked; what cannot be captured is launched each time.
         torch.cuda.synchronize()
-        turns = itertools.cycle(calls)
+        calls_in_cycle = itertools.cycle(calls)
 
         def step() -> None:
             for _ in range(count):
-                next(turns)()
+                next(calls_in_cycle)()
 
         graphs, steps = [], [step] * len(calls)
     # Once each, captured or not: the other process of a collective does the same.

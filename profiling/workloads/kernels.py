@@ -55,12 +55,12 @@ def _walsh(cuda: Any, batch: int, size: int) -> Kernel:
         "--size of walsh must be 2048 times a power of four",
     )
     data = torch.randn(batch, size)
-    one_pass, chunk = cuda.get_function("walsh_pass"), cuda.get_function("walsh_chunk")
+    pass_kernel, chunk = cuda.get_function("walsh_pass"), cuda.get_function("walsh_chunk")
     scale = np.float32(size**-0.5)
 
     def launch() -> None:
         for stage in range(passes):
-            start(one_pass, (data.numel() // 1024,), (256,), data, CHUNK * 4**stage)
+            start(pass_kernel, (data.numel() // 1024,), (256,), data, CHUNK * 4**stage)
         start(chunk, (data.numel() // CHUNK,), (CHUNK // 2,), data, scale)
 
     return Kernel(launch, data, lambda: walsh_reference(data.double()))
@@ -110,7 +110,7 @@ def _sorting(cuda: Any, batch: int, size: int) -> Kernel:
     _require(size >= CHUNK and size & (size - 1) == 0, "--size of sorting: a power of two >= 2048")
     keys = torch.randint(-(2**31), 2**31 - 1, (batch, size), dtype=torch.int32)
     out = torch.empty_like(keys)
-    chunk, one_pass = cuda.get_function("sort_chunk"), cuda.get_function("sort_pass")
+    chunk, pass_kernel = cuda.get_function("sort_chunk"), cuda.get_function("sort_pass")
     chunks, threads = (keys.numel() // CHUNK,), (CHUNK // 2,)
 
     def launch() -> None:
@@ -119,7 +119,7 @@ def _sorting(cuda: Any, batch: int, size: int) -> Kernel:
         while span <= size:
             stride = span // 2
             while stride >= CHUNK:
-                start(one_pass, (keys.numel() // 512,), (256,), out, size, span, stride)
+                start(pass_kernel, (keys.numel() // 512,), (256,), out, size, span, stride)
                 stride //= 2
             start(chunk, chunks, threads, out, out, size, span, span)
             span *= 2

@@ -214,14 +214,14 @@ def wrong_rows(
 Fingerprint = Sequence[float]
 
 
-def same(found: Sequence[Fingerprint], wanted: Sequence[Fingerprint], dtype: str) -> bool:
+def same(results: Sequence[Fingerprint], wanted: Sequence[Fingerprint], dtype: str) -> bool:
     """Whether results are those of the reference, but for the rounding of `dtype`."""
     bound = _SLACK * _EPSILON[dtype]
-    return len(found) == len(wanted) and all(
+    return len(results) == len(wanted) and all(
         not_finite == right[0]
         and abs(weighted - right[1]) <= bound * right[3]
         and abs(total - right[2]) <= bound * right[2]
-        for (not_finite, weighted, total, _), right in zip(found, wanted, strict=True)
+        for (not_finite, weighted, total, _), right in zip(results, wanted, strict=True)
     )
 
 
@@ -308,10 +308,10 @@ def _count_wrong_rows(product: _LibraryProduct, noise: _Noise) -> int:
         bias = noise(product.columns, seed=4).to(left.dtype)
         offset = (bias.double() * vector).sum()
         _poison(noise.device)
-        found = torch.nn.functional.linear(left, right.t(), bias)
+        product_rows = torch.nn.functional.linear(left, right.t(), bias)
     else:
-        found = _multiply(product, left, right)
-    return wrong_rows(_dot, found, left, right, vector, product.tolerance, offset)
+        product_rows = _multiply(product, left, right)
+    return wrong_rows(_dot, product_rows, left, right, vector, product.tolerance, offset)
 
 
 def _factors(product: _LibraryProduct, noise: _Noise) -> tuple[Any, Any]:
@@ -340,8 +340,8 @@ def _multiply(product: _LibraryProduct, left: Any, right: Any) -> Any:
     kind = torch.bfloat16 if product.dtype == "fp8" else left.dtype
     out = torch.full(shape, float("nan"), dtype=kind, device=left.device)
     if product.dtype == "fp8":
-        one = torch.ones((), device=left.device)
-        return torch._scaled_mm(left, right, scale_a=one, scale_b=one, out_dtype=kind, out=out)
+        unit = torch.ones((), device=left.device)
+        return torch._scaled_mm(left, right, scale_a=unit, scale_b=unit, out_dtype=kind, out=out)
     return torch.matmul(left, right, out=out)
 
 
@@ -405,12 +405,12 @@ def _compute(operation: _Operation, noise: _Noise, wide: bool = False) -> list[l
         for seed, shape in enumerate(operation.inputs, 1)
     ]
     _poison(noise.device)
-    found = function(*inputs)
+    result = function(*inputs)
     if not operation.gradients:
-        return [_fingerprint(found, noise)]
-    above = noise(*found.shape, seed=9).to(torch_type(operation.dtype)).to(found.dtype)
+        return [_fingerprint(result, noise)]
+    above = noise(*result.shape, seed=9).to(torch_type(operation.dtype)).to(result.dtype)
     _poison(noise.device)
-    return [_fingerprint(t, noise) for t in (found, *torch.autograd.grad(found, inputs, above))]
+    return [_fingerprint(t, noise) for t in (result, *torch.autograd.grad(result, inputs, above))]
 
 
 def _input(noise: _Noise, shape: Shape, seed: int, operation: _Operation, wide: bool) -> Any:
@@ -548,12 +548,12 @@ def wrong_names(
 
 def _libraries() -> dict[str, str]:
     """Versions of PyTorch and of the libraries it computes with; needs no GPU."""
-    found = {"torch": torch.__version__}
+    versions = {"torch": torch.__version__}
     if cublas := _cublas_version():
-        found["cublas"] = cublas
+        versions["cublas"] = cublas
     if cudnn := torch.backends.cudnn.version():
-        found["cudnn"] = str(cudnn)
-    return found
+        versions["cudnn"] = str(cudnn)
+    return versions
 
 
 def _right(value: Any, wanted: Any, rounding: str | None) -> bool:

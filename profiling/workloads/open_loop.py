@@ -15,7 +15,7 @@ from typing import Any
 
 import harness
 
-BATCHES_UNDER_WAY = 2
+BATCHES_IN_FLIGHT = 2
 # A pause must be noticed soon also where a request comes every few seconds.
 LOOK_S = 0.02
 
@@ -85,7 +85,7 @@ class Server:
         self._arrivals, self._launch, self._record = arrivals, launch, record
         self._counts, self._most = counts, most
         self._now_s, self._sleep = now_s, sleep
-        self._under_way: deque[tuple[harness.Event, list[float]]] = deque()
+        self._in_flight: deque[tuple[harness.Event, list[float]]] = deque()
         self._paused = True
 
     def turn(self) -> None:
@@ -94,15 +94,15 @@ class Server:
         if self._may_launch(waiting):
             batch = self._arrivals.take(self._most)
             self._launch(len(batch))
-            self._under_way.append((self._record(), batch))
-        elif self._under_way:
+            self._in_flight.append((self._record(), batch))
+        elif self._in_flight:
             self._answer_oldest()
         else:
             self._wait(now_s)
 
     def pause(self) -> None:
         """Answer what is under way; arrivals stop, and begin again with the next turn."""
-        while self._under_way:
+        while self._in_flight:
             self._answer_oldest()
         self._paused = True
 
@@ -119,12 +119,12 @@ class Server:
         self._counts.add(0)
 
     def _may_launch(self, waiting: int) -> bool:
-        if not self._under_way:
+        if not self._in_flight:
             return waiting > 0
-        return waiting >= self._most and len(self._under_way) < BATCHES_UNDER_WAY
+        return waiting >= self._most and len(self._in_flight) < BATCHES_IN_FLIGHT
 
     def _answer_oldest(self) -> None:
-        event, batch = self._under_way.popleft()
+        event, batch = self._in_flight.popleft()
         event.synchronize()
         now_s = self._now_s()
         self._counts.answered([now_s - arrived_s for arrived_s in batch])

@@ -40,7 +40,7 @@ class _Load:
         self._source = torch.randn(1 << 24, device="cuda")
         self._copy = torch.empty_like(self._source)
         self._work()
-        self._one, self._many = (graph_of([self._work], units) for units in (1, _MANY))
+        self._single, self._many = (graph_of([self._work], units) for units in (1, _MANY))
         for _ in range(3):  # the first ones raise the clock
             begun_s = time.monotonic()
             self.run(_TIMED)
@@ -51,7 +51,7 @@ class _Load:
         for _ in range(units // _MANY):
             self._many.replay()
         for _ in range(units % _MANY):
-            self._one.replay()
+            self._single.replay()
         torch.cuda.synchronize()
 
     def _work(self) -> None:

@@ -261,12 +261,12 @@ def _whisper(network: torch.nn.Module) -> Callable[..., torch.Tensor]:
 
     def forward(input_features: torch.Tensor, decoder_input_ids: torch.Tensor) -> torch.Tensor:
         heard = speech.encoder(input_features).last_hidden_state
-        known = None
+        cache = None
         for token in decoder_input_ids.split(1, dim=1):
             decoded = speech.decoder(
-                token, encoder_hidden_states=heard, past_key_values=known, use_cache=True
+                token, encoder_hidden_states=heard, past_key_values=cache, use_cache=True
             )
-            known = decoded.past_key_values
+            cache = decoded.past_key_values
             logits = network.proj_out(decoded.last_hidden_state)
         return logits
 

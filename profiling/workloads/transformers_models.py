@@ -197,9 +197,9 @@ def _training(model: Model, args: argparse.Namespace) -> harness.Work:
     def gradients() -> list[torch.Tensor]:
         with _without_dropout(network):
             loss = backward(*fixed)
-        found = [p.grad for p in network.parameters() if p.grad is not None]
+        gradients = [p.grad for p in network.parameters() if p.grad is not None]
         optimizer.zero_grad(set_to_none=True)
-        return [loss, *found]
+        return [loss, *gradients]
 
     return harness.Work(step, args.batch, gradients, newest.mean)
 

@@ -216,7 +216,7 @@ def test_the_token_of_an_agent_changes_nothing_else(chart: list[Object], change:
 
 def test_authors_write_what_they_ask_for_and_nothing_more(chart: list[Object]) -> None:
     """Decided without the webhook, so also while it is down; also through `pods/status`."""
-    for note in sorted(names.ASKED):
+    for note in sorted(names.REQUESTED):
         noted = merged(plain(), {"metadata": {"annotations": {names.JOB: "a", note: "b"}}})
         assert denied(chart, "pods", noted, None, "alice") == []
     forged = merged(plain(), {"metadata": {"annotations": {names.GPU_UUID: "GPU-1"}}})

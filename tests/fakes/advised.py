@@ -18,7 +18,7 @@ from advisor.predict.predictions import Predictions, Predictor
 from advisor.predict.profiles import Profile
 from advisor.settings import Settings, read_settings
 from advisor.validity.safe_counts import CheckedCounts
-from advisor_advice.conditions import NOTHING, Conditions, KnownJobs, ProfileSet
+from advisor_advice.conditions import NOTHING, AdvisorInputs, Conditions, ProfileSet
 from advisor_data.files import write_points
 from advisor_models.registry import Manifest
 
@@ -59,10 +59,10 @@ def known(
     found: ProfileSet | None = None,
     checked: CheckedCounts | None = CHECKED,
     conditions: Conditions = NOTHING,
-) -> KnownJobs:
+) -> AdvisorInputs:
     """What an answer by a model is made of, of both jobs if no others are given."""
     there = found or profiles()
-    return KnownJobs(found=there, model=by, checked=checked, conditions=conditions)
+    return AdvisorInputs(profile_set=there, model=by, checked=checked, conditions=conditions)
 
 
 def profile(job: str, **fields: Any) -> Profile:

@@ -37,7 +37,7 @@ def main(folder: Path) -> None:
         "rollback": (lambda r: prepare(r, folder, "old", "new"), lambda r: r.rollback()),
     }
     # Kills are for what is written; reading every bundled window a step each takes minutes.
-    with free_names(), patch.object(ModelPredictor, "figures_found", dict):
+    with free_names(), patch.object(ModelPredictor, "bundled_figures", dict):
         print(json.dumps({name: kill_at_every_step(folder, *act) for name, act in acts.items()}))
 
 

@@ -254,5 +254,5 @@ def audited(
     pages.mkdir(parents=True)
     file.write_text("".join(json.dumps(one) + "\n" for of_gpu in series for one in of_gpu))
     source = SeriesFile(file, step_s=STEP_S, families=families_of(job_label))
-    wanted = Wanted(head=bundled_head(), within=within, known=known or {})
+    wanted = Wanted(head=bundled_head(), within=within, profiles=known or {})
     return audit(source, pages, wanted, lambda _what, _done, _of: None)[0]

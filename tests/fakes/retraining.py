@@ -78,7 +78,7 @@ def _bundled_once() -> tempfile.TemporaryDirectory[str]:
 
 def collected(own: PointSet = NEW_POINTS) -> Collected:
     """What a site with these points of its own has."""
-    return Collected(own=own, bundled=BUNDLED_POINTS)
+    return Collected(local=own, bundled=BUNDLED_POINTS)
 
 
 def changed(found: PointSet, which: int, **fields: object) -> PointSet:

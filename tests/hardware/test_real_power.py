@@ -7,7 +7,7 @@ from real_gpu import GPU, nobody_computes, run_json, the_gpu
 
 from advisor.settings import read_settings
 from advisor.validity.sensor_record import SENSOR_RECORDS, record_for
-from advisor_data.known import known_sensors
+from advisor_data.known import all_sensors
 from advisor_power.data.language import DTYPES
 from advisor_power.data.measuring import case_of, filled, open_inputs
 from advisor_power.gpu_worker import WorkerPlace
@@ -23,7 +23,7 @@ PRODUCT = ("power", "kernel", "gemm", *SIZE, "--units", "34", "--gpu", GPU)
 @pytest.fixture
 def record_is_there() -> None:
     gpu, home = the_gpu(), read_settings().home
-    if record_for(gpu.uuid, gpu.model, gpu.driver or "", known_sensors(home)) is None:
+    if record_for(gpu.uuid, gpu.model, gpu.driver or "", all_sensors(home)) is None:
         pytest.skip("there is no record of this card's sensors: run `advisor power sensor` first")
 
 

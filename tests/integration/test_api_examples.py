@@ -21,7 +21,7 @@ from waiting import eventually
 
 from advisor_api.openapi import EXAMPLES, operations
 from advisor_models.registry import Registry
-from advisor_power.data.predictor import own_folder
+from advisor_power.data.predictor import model_folder
 
 # Its types are known in part only.
 jsonschema_rs: Any = importlib.import_module("jsonschema_rs")
@@ -47,7 +47,7 @@ def server(fake_libraries: Path, input_model: Path) -> Iterator[LaunchServer]:
         (host.folder / "nvml/gpu0/name").write_text("NVIDIA H200")
         for job in ("triad", "gemm", "fft"):
             host.write_job(job)
-        shutil.copytree(input_model, own_folder(host.folder / "home"), dirs_exist_ok=True)
+        shutil.copytree(input_model, model_folder(host.folder / "home"), dirs_exist_ok=True)
         model = save_model(host.folder / "made", version="20260201-first")
         with free_names():
             Registry(host.folder / "home/models").add(model)

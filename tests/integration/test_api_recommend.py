@@ -286,7 +286,7 @@ def test_a_number_of_copies_is_answered_as_so_many_jobs(api: Api) -> None:
             asked = read(Recommendation, json.dumps(api.post(URL, body)))
             way = next(option for option in asked.candidates if option.split == row.split)
             assert row.verdict == asked.verdict
-            assert asked.way is None or asked.way.split == row.split
+            assert asked.sharing_option is None or asked.sharing_option.split == row.split
             assert (row.power_w, row.energy_saved) == (way.power_w, way.energy_saved)
             assert row.speed.value == min(job.speed.value for job in way.jobs)
         best = {"jobs": [{"job": name, "copies": max(2, found.replicas.best)}], **H200}
@@ -310,7 +310,7 @@ def test_gains_of_all_pairs_are_those_of_each(api: Api) -> None:
     for pair, *cell in zip(pairs, told.verdicts, told.splits, told.energy_saved, strict=True):
         one = {"jobs": jobs(*pair), "gpu_model": "NVIDIA H200", "min_speed": 0.35}
         asked = read(Recommendation, json.dumps(api.post(URL, one)))
-        way = asked.way
+        way = asked.sharing_option
         saved = way and pytest.approx(way.energy_saved.value, abs=1e-4)
         assert cell == [asked.verdict, way and way.split, saved]
 

@@ -21,14 +21,14 @@ from advisor.core.records import OBSERVED_SOURCE, Observation, ObservedPart
 from advisor.settings import read_settings
 from advisor_data.bundled import bundled_pair_points
 from advisor_models.registry import Registry, read_manifest
-from advisor_training.evaluation import evaluate_own
+from advisor_training.evaluation import evaluate_local
 from advisor_training.rows import (
     BUNDLED,
     MEASURED_HERE,
     OF_LAUNCHES,
     make_data,
+    read_local,
     read_measured,
-    read_own,
     with_launches,
 )
 
@@ -56,7 +56,7 @@ def test_training_takes_what_was_measured_here(home: Path, advisor: Advisor) -> 
     assert first == "learning from 72 pair points and 30 solo points that were measured here"
     assert "--with-bundled" in second
     assert read_manifest(Path("mine")).gpu_models == (made_up.GPU_MODEL,)
-    both = some(read_own(read_settings(), with_bundled=True))
+    both = some(read_local(read_settings(), with_bundled=True))
     assert [source.name for source in both.sources] == [MEASURED_HERE, BUNDLED]
     assert both.sources[1].pair_points == len(bundled_pair_points())
 
@@ -110,10 +110,10 @@ def test_launches_alone_are_learned_from_beside_the_bundled_pairs(home: Path) ->
 
 def test_nothing_measured_here_means_the_bundled_points(home: Path) -> None:
     """Without a store none is made, and a store of profiles alone has nothing to learn from."""
-    assert read_own(read_settings()) is None
+    assert read_local(read_settings()) is None
     assert not home.exists()
     keep(home, *made_up.solo_points())
-    assert read_own(read_settings()) is None
+    assert read_local(read_settings()) is None
 
 
 def test_two_jobs_are_too_few(home: Path, advisor: Advisor) -> None:
@@ -162,7 +162,7 @@ def test_the_loop_on_a_gpu_that_the_model_has_not_seen(home: Path, advisor: Advi
 
 def test_own_pairs_that_are_predicted_exactly_have_no_error(home: Path) -> None:
     keep_pairs(home, 3)
-    measured = some(read_own(read_settings()))
+    measured = some(read_local(read_settings()))
     data = make_data(measured.pairs, measured.profiled)
     predictor, rows = Registry(home / "models").open_champion(), data.rows
     numbers = [np.flatnonzero(rows.measurement == n) for n in range(len(data.measurements))]
@@ -171,7 +171,7 @@ def test_own_pairs_that_are_predicted_exactly_have_no_error(home: Path) -> None:
     speeds = np.array([[part.speed.value for part in p.parts] for p in found])
     watts = np.array([p.power_w.value for p in found])
     exact = rows.assign(speed_a=speeds[:, 0], speed_b=speeds[:, 1], power_w=watts)
-    own = evaluate_own(predictor, dataclasses.replace(data, rows=exact))
+    own = evaluate_local(predictor, dataclasses.replace(data, rows=exact))
     # Of splits that are worth the same but for the tie, the more even one is chosen.
     assert own.oracle_worst_percent >= 100 * (1 - POLICY.tie)
     assert own.rate_mean_error_percent == own.power_mean_error_percent == 0

@@ -24,7 +24,7 @@ from advisor.wire.power import InputPredictions
 from advisor_cli import progress
 from advisor_cli.power.input import PREDICTED, predicted_table
 from advisor_data.known import input_points_text
-from advisor_power.data.predictor import load_input_model, own_folder, predictions, with_features
+from advisor_power.data.predictor import load_input_model, model_folder, predictions, with_features
 from advisor_training import learners
 
 ROUTE = "/v1/power/input"
@@ -62,7 +62,7 @@ def test_points_of_a_file_become_the_model_in_use(
     assert (found["points"], found["dtypes"]) == (52, {"bf16": 52})
     assert all(Path(name).exists() for name in found["files"])
     # Again from the points that stand next to it: the same model.
-    kept = own_folder(tmp_path / "home") / "points.jsonl"
+    kept = model_folder(tmp_path / "home") / "points.jsonl"
     again = advisor("power", "train", "--points", str(kept), "--out", "other")
     assert all(part in again.out for part in (f"model {found['version']}", "median"))
     answer = advisor("power", "input", "zeros", "--predict", "--shape", "1024x1024x1024", "--json")
@@ -193,7 +193,9 @@ def test_a_service_without_a_model_says_so(with_input_model: Path, tmp_path: Pat
         assert "advisor power train" in message
         # It need not be started again for the model that is made now.
         shutil.copytree(
-            with_input_model / "home/input-model", own_folder(tmp_path / "home"), dirs_exist_ok=True
+            with_input_model / "home/input-model",
+            model_folder(tmp_path / "home"),
+            dirs_exist_ok=True,
         )
         assert len(api.post(ROUTE, {"inputs": [item()]})["predictions"]) == 1
 

@@ -31,9 +31,9 @@ from advisor_cli.app import app
 from advisor_cli.measure import testbeds
 from advisor_data.known import (
     KERNEL_REPORTS,
+    all_sensors,
     bundled_kernels,
     bundled_sensors,
-    known_sensors,
 )
 from advisor_power.data.measuring import InputPower, input_lines
 from advisor_power.kernels.runs import bytes_of, operation_name, sensors_of
@@ -292,13 +292,13 @@ def test_order_of_records(page_folder: Path, tmp_path: Path) -> None:
     home = tmp_path / "home"
     (bundled,) = bundled_sensors()
     gpu = Gpu(uuid="GPU-9", model=bundled.gpu_model, driver=bundled.driver)
-    assert sensors_of(gpu, known_sensors(home)).record == bundled
+    assert sensors_of(gpu, all_sensors(home)).record == bundled
     for model, driver in ((gpu.model, "590.0"), ("NVIDIA H200", bundled.driver)):
-        assert record_for("GPU-9", model, driver, known_sensors(home)) is None
+        assert record_for("GPU-9", model, driver, all_sensors(home)) is None
     for uuid in ("GPU-2", "GPU-9"):
         kept = replace(bundled, gpu_uuid=uuid, source="live")
         keep_record(kept, home)
-        assert record_for("GPU-9", gpu.model, bundled.driver, known_sensors(home)) == kept
+        assert record_for("GPU-9", gpu.model, bundled.driver, all_sensors(home)) == kept
     assert origin_of(bundled, "GPU-9") == "of another card of this model, bundled"
     assert origin_of(kept, "GPU-9") == "of this card"
 
@@ -329,7 +329,9 @@ def test_windows_say_where_the_record_is_of_another_card(
     monkeypatch.setattr(testbeds, "find_gpus", the_card)
     settings = read_settings({"ADVISOR_HOME": str(tmp_path / "home"), "HOME": str(tmp_path)})
     console = Console(file=io.StringIO(), width=200)
-    assert (testbeds.known_timing(settings, gpu, None, console) is not None) == (said is not None)
+    assert (testbeds.measured_timing(settings, gpu, None, console) is not None) == (
+        said is not None
+    )
     assert isinstance(console.file, io.StringIO)
     assert console.file.getvalue().strip() == (said or "")
 

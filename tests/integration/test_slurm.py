@@ -15,8 +15,8 @@ from slurm_cluster import Cluster, kill, slurm_cluster, start
 from waiting import eventually
 
 from advisor.core.job import ProgressSettings
-from advisor.formats.job_file import seen_job
-from advisor_audit.audit import asked_so
+from advisor.formats.job_file import watched_job
+from advisor_audit.audit import pairing_labels
 from advisor_audit.packing import Workload
 
 pytestmark = pytest.mark.slurm
@@ -147,7 +147,7 @@ def test_unnamed_jobs_are_named_after_their_command(cluster: Cluster) -> None:
     numbers = [
         submit(cluster, "auto", script, "--array=1-2"), submit(cluster, "auto", script)
     ]  # fmt: skip
-    name = seen_job(
+    name = watched_job(
         ("python", f"{cluster.folder}/nap.py", "--lr", "1"), None, ProgressSettings()
     ).name
     for number in numbers:
@@ -155,7 +155,7 @@ def test_unnamed_jobs_are_named_after_their_command(cluster: Cluster) -> None:
         assert job["Comment"] == f"advisor:job={name}", cluster.logs()
     jobs = [Workload("", f"job {number}") for number in numbers]
     line = "sbatch --comment=advisor:job=auto --parsable "
-    eventually(lambda: cluster.run("bash", "-c", asked_so(jobs)).stdout.count(line) == 2)
+    eventually(lambda: cluster.run("bash", "-c", pairing_labels(jobs)).stdout.count(line) == 2)
 
 
 @pytest.mark.usefixtures("service")

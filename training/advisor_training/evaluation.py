@@ -116,17 +116,17 @@ class _MethodResult:
         The paper's method predicts no single job, so it chooses by (X1 + X2) / W whatever the
         objective; it takes no ties.
         """
-        asked = QUESTIONS[objective]
+        question = QUESTIONS[objective]
         if self.name == PAPER:
-            return choose(data, self.held_out, QUESTIONS[RAW_OBJECTIVE], 0.0, asked)
-        return choose(data, self.held_out, _put_to(self.name, asked), POLICY.tie, asked)
+            return choose(data, self.held_out, QUESTIONS[RAW_OBJECTIVE], 0.0, question)
+        return choose(data, self.held_out, _put_to(self.name, question), POLICY.tie, question)
 
     def errors(self, data: Data, which: Mask) -> Errors:
         """Errors over the rows of a mask; the paper's method has none of single jobs."""
-        found = errors_of(data, self.held_out, which)
+        errors = errors_of(data, self.held_out, which)
         if self.name == PAPER:
-            return replace(found, rate=None, speed=None, speeds_sum=None)
-        return found
+            return replace(errors, rate=None, speed=None, speeds_sum=None)
+        return errors
 
 
 def _put_to(name: str, question: ChoiceQuestion) -> ChoiceQuestion:
@@ -180,8 +180,8 @@ def by_job(
 ) -> tuple[JobFigures, ...]:
     """One entry for each job that was left out and GPU model, the busiest SMs first."""
     groups: dict[tuple[str, str], dict[str, list[Choice]]] = {}
-    for objective, found in choices.items():
-        for choice in found:
+    for objective, chosen in choices.items():
+        for choice in chosen:
             key = choice.left_out, data.measurements[choice.number].gpu_model
             groups.setdefault(key, {}).setdefault(objective, []).append(choice)
     jobs = [
@@ -216,18 +216,18 @@ def _job(
     rows, profile = data.rows, data.profiles[key]
     nine = (rows.kind == "nine") & (rows.gpu_model == key[1])
     its = (held_out.left_out == key[0]) & nine[held_out.row]
-    found, tested = compare(data, held_out, its), rows.take(held_out.row[its])
-    expected, measured = map(flat, found["speed"])
-    own = np.concatenate([tested.job_a == key[0], tested.job_b == key[0]])
+    compared, tested = compare(data, held_out, its), rows.take(held_out.row[its])
+    expected, measured = map(flat, compared["speed"])
+    is_job = np.concatenate([tested.job_a == key[0], tested.job_b == key[0]])
     return JobFigures(
         job=key[0],
         gpu_model=key[1],
         launch_bound=is_launch_bound(profile),
         sm_active_percent=float(profile.values["sm_active_percent"][-1]),
         bars=bars,
-        own=error(expected[own], measured[own]),
-        beside=error(expected[~own], measured[~own]),
-        power=error(*found["power"]),
+        own=error(expected[is_job], measured[is_job]),
+        beside=error(expected[~is_job], measured[~is_job]),
+        power=error(*compared["power"]),
     )
 
 
@@ -271,9 +271,9 @@ def leave_gpus_out(
 
 def _fractions(data: Data, held_out: HeldOut) -> dict[str, ChoiceFigures]:
     return {
-        name: found
+        name: figures
         for name in HEADLINE
-        if (found := figures_of(choose(data, held_out, QUESTIONS[name], POLICY.tie)))
+        if (figures := figures_of(choose(data, held_out, QUESTIONS[name], POLICY.tie)))
     }
 
 
@@ -339,16 +339,16 @@ def limit_rows(data: Data, protocol: str, results: _MethodResult) -> Iterator[Ma
     """One for each minimum speed, and what is to keep it."""
     for least, kept in itertools.product(_LEAST_SPEEDS, get_args(KeptBy)):
         wanted = ChoiceQuestion(OBJECTIVES[DEFAULT_OBJECTIVE], "every way", least)
-        asked = _put_to(results.name, replace(wanted, kept=kept))
-        if found := figures_of(choose(data, results.held_out, asked, POLICY.tie, wanted)):
+        question = _put_to(results.name, replace(wanted, kept=kept))
+        if figures := figures_of(choose(data, results.held_out, question, POLICY.tie, wanted)):
             yield {
                 "protocol": protocol,
                 "method": results.name,
                 "min_speed": least,
                 "kept": kept,
-                "shared": found.shared,
-                "missed": found.missed,
-                "saved": found.saved,
+                "shared": figures.shared,
+                "missed": figures.missed,
+                "saved": figures.saved,
             }
 
 
@@ -369,7 +369,7 @@ def _subsets(data: Data, protocol: str) -> dict[Some, frozenset[int]]:
 
 
 def _rows(
-    data: Data, protocol: str, method: str, objective: str, found: Sequence[Choice]
+    data: Data, protocol: str, method: str, objective: str, choices: Sequence[Choice]
 ) -> Iterator[Mapping[str, Any]]:
     yield from (
         {
@@ -381,7 +381,7 @@ def _rows(
             "figures": figures,
         }
         for pairs, numbers in _subsets(data, protocol).items()
-        if (figures := figures_of([choice for choice in found if choice.number in numbers]))
+        if (figures := figures_of([choice for choice in choices if choice.number in numbers]))
     )
 
 
@@ -489,12 +489,12 @@ def run_evaluation(data: Data, *, quick: bool, watch: OnProgress) -> Evaluation:
     Raises:
         InputError: too few pairs to leave some out.
     """
-    known = {**LEARNERS, PAPER: paper_learner(data.profiles)}
+    learners = {**LEARNERS, PAPER: paper_learner(data.profiles)}
     results = {
         (protocol, name): ask(
-            name, known[name], data, PROTOCOLS[protocol].answer, partial(watch, protocol, name)
+            name, learners[name], data, PROTOCOLS[protocol].answer, partial(watch, protocol, name)
         )
-        for protocol, name in _asked(data, quick=quick)
+        for protocol, name in _compared_methods(data, quick=quick)
     }
     ours = results[BY_WORKLOAD, OURS]
     chosen = {name: ours.choices(data, name) for name in HEADLINE}
@@ -534,7 +534,7 @@ def run_evaluation(data: Data, *, quick: bool, watch: OnProgress) -> Evaluation:
             for row in limit_rows(data, protocol, answers)
         ),
         seeds=() if quick else tuple(_seeds(data, ours, watch)),
-        chosen={name: tuple(found) for name, found in chosen.items()},
+        chosen={name: tuple(of_method) for name, of_method in chosen.items()},
         compared=compare(data, held_out, (data.rows.kind == "nine")[held_out.row]),
     )
 
@@ -543,7 +543,7 @@ def planned_fits(data: Data, *, quick: bool) -> dict[tuple[str, str], int]:
     """How many fits an evaluation takes, by protocol and method, in the order of its work."""
     fits = {
         (protocol, name): PROTOCOLS[protocol].fits(data.rows)
-        for protocol, name in _asked(data, quick=quick)
+        for protocol, name in _compared_methods(data, quick=quick)
     }
     if quick:
         return fits
@@ -552,7 +552,7 @@ def planned_fits(data: Data, *, quick: bool) -> dict[tuple[str, str], int]:
     return fits | {(OTHER_SEEDS, OURS): len(_SEEDS) * len(data.rows.jobs)}
 
 
-def _asked(data: Data, *, quick: bool) -> list[tuple[str, str]]:
+def _compared_methods(data: Data, *, quick: bool) -> list[tuple[str, str]]:
     """Which method is asked under which protocol; some need several runs or GPU models."""
     if quick:
         # Intervals are made of what the strictest protocol finds.
@@ -582,14 +582,16 @@ def _seeds(data: Data, ours: _MethodResult, watch: OnProgress) -> Iterator[Mappi
 
 
 def _seed(data: Data, seed: int, results: _MethodResult) -> Mapping[str, Any]:
-    known = {name: found for name in HEADLINE if (found := figures_of(results.choices(data, name)))}
-    asked = known[DEFAULT_OBJECTIVE]
+    by_objective = {
+        name: figures for name in HEADLINE if (figures := figures_of(results.choices(data, name)))
+    }
+    default = by_objective[DEFAULT_OBJECTIVE]
     return {
         "seed": seed,
-        "saved_percent": asked.saved.value,
-        "shared_percent": asked.shared.value,
-        "missed_percent": asked.missed.value if asked.missed else None,
-        "fractions": {name: figures.mean_percent for name, figures in known.items()},
+        "saved_percent": default.saved.value,
+        "shared_percent": default.shared.value,
+        "missed_percent": default.missed.value if default.missed else None,
+        "fractions": {name: figures.mean_percent for name, figures in by_objective.items()},
         "errors": _errors(data, results.held_out),
     }
 
@@ -623,7 +625,9 @@ def checked_figures(evaluation: Evaluation) -> dict[FigureKind, dict[str, float]
             for name, error in (("rates", errors.rate), ("power", errors.power))
             if error
         },
-        "coverage": {name: 100 * found.overall for name, found in evaluation.coverage.items()},
+        "coverage": {
+            name: 100 * coverage.overall for name, coverage in evaluation.coverage.items()
+        },
     }
 
 
@@ -632,7 +636,7 @@ def bundled_figures() -> Figures:
     return json.loads(resources.files("advisor_training").joinpath(BUNDLED).read_text("utf-8"))
 
 
-def check(found: Figures, bundled: Figures) -> None:
+def check(figures: Figures, bundled: Figures) -> None:
     """Accept figures as good as the bundled ones.
 
     Raises:
@@ -642,7 +646,7 @@ def check(found: Figures, bundled: Figures) -> None:
         fault
         for kind in TOLERANCES
         for name, was in bundled[kind].items()
-        if (fault := _fault(kind, name, found[kind].get(name), was))
+        if (fault := _fault(kind, name, figures[kind].get(name), was))
     ]
     if faults:
         raise ModelError(
@@ -664,7 +668,7 @@ def _fault(kind: FigureKind, name: str, value: float | None, was: float) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OwnEvaluation:
+class LocalEvaluation:
     """What a model is worth on measured pairs; errors and fractions at the nine splits.
 
     Attributes:
@@ -695,7 +699,7 @@ class OwnEvaluation:
     left_out: tuple[LeftOut, ...]
 
 
-def evaluate_own(predictor: ModelPredictor, data: Data) -> OwnEvaluation:
+def evaluate_local(predictor: ModelPredictor, data: Data) -> LocalEvaluation:
     """Compare what a model, as it answers, predicts of measured pairs with what was measured.
 
     Raises:
@@ -723,7 +727,7 @@ def evaluate_own(predictor: ModelPredictor, data: Data) -> OwnEvaluation:
         *_within((p.parts[0].speed for p in predicted), rows.speed_a),
         *_within((p.parts[1].speed for p in predicted), rows.speed_b),
     )
-    return OwnEvaluation(
+    return LocalEvaluation(
         model=manifest.version,
         objective=DEFAULT_OBJECTIVE,
         pairs=len({m.pair for m in data.measurements}),

@@ -69,13 +69,13 @@ def _strata(rows: Rows, held_out: HeldOut, learner: HeadLearner) -> Names:
     row = held_out.row
     if learner.head.of == "job":
         return np.concatenate([rows.situation_a[row], rows.situation_b[row]])
-    found = rows.situation[row]
+    strata = rows.situation[row]
     if learner.head.limit_of is None:
-        return found
+        return strata
     expected = held_out.heads[learner.head.name][:, 0]
     at_limit = expected >= NEAR_LIMIT * rows.power_limit_w[row]
     # What is uncapped has no such place in its name.
-    return np.where(at_limit, np.char.replace(found, f"{SPLIT}, ", f"{LIMITED}, "), found)
+    return np.where(at_limit, np.char.replace(strata, f"{SPLIT}, ", f"{LIMITED}, "), strata)
 
 
 def _beside(rows: Rows, held_out: HeldOut) -> Names:
@@ -120,7 +120,7 @@ def strictest(rows: Rows) -> str:
     return BY_RUN if has_other_runs(rows) else BY_WORKLOAD
 
 
-def with_card_term(found: Strata, card_spread: float) -> Strata:
+def with_card_term(strata: Strata, card_spread: float) -> Strata:
     """Bounds below the power limit for a profile and a launch on two cards.
 
     The spread of a difference of two cards (`card_spread`: the standard deviation between cards of
@@ -128,13 +128,13 @@ def with_card_term(found: Strata, card_spread: float) -> Strata:
     the same.
     """
     if not card_spread:
-        return found
+        return strata
     term = NORMAL_90 * math.sqrt(2) * card_spread
     return {
         name: LogBounds(-math.hypot(min(b.low, 0), term), math.hypot(max(b.high, 0), term))
         if place_of(name) == SPLIT
         else b
-        for name, b in found.items()
+        for name, b in strata.items()
     }
 
 
@@ -187,7 +187,7 @@ def residuals_of(rows: Rows, held_out: HeldOut, learner: HeadLearner) -> Residua
     parts = predicted.shape[1]
     measured = learner.possible(tested, learner.measured(tested))
     expected = learner.possible(tested, predicted)
-    found = Residuals(
+    residuals = Residuals(
         np.log(measured / expected),
         np.tile(held_out.left_out, parts),
         np.tile(_beside(rows, held_out), parts),
@@ -195,7 +195,7 @@ def residuals_of(rows: Rows, held_out: HeldOut, learner: HeadLearner) -> Residua
         tested.gpu_model if learner.head.of == "pair" else None,
     )
     short = 2 * flat(learner.all_served(tested)) - 1
-    return found.take(np.minimum(measured, expected) < short)
+    return residuals.take(np.minimum(measured, expected) < short)
 
 
 def efficiency_residuals(rows: Rows, held_out: HeldOut) -> Residuals:
@@ -230,12 +230,14 @@ def bounds_of(residuals: Residuals, coverage: float = COVERAGE) -> dict[str, Log
     own, a situation with fewer than three none either: for it stands the widest of its place.
     """
     names, which = np.unique(residuals.stratum, return_inverse=True)
-    own = {str(name): residuals.take(which == n) for n, name in enumerate(names)}
+    by_stratum = {str(name): residuals.take(which == n) for n, name in enumerate(names)}
     places = np.array([place_of(str(name)) for name in names])
     pooled = {str(p): residuals.take((places == p)[which]) for p in np.unique(places)}
-    known = {n: its for n, its in own.items() if len(np.unique(its.left_out)) >= FEWEST_JOBS}
-    found = {name: _bounds(its, coverage) for name, its in (pooled | known).items()}
-    return found | _bounds_by_gpu_model(residuals, coverage)
+    sufficient = {
+        n: its for n, its in by_stratum.items() if len(np.unique(its.left_out)) >= FEWEST_JOBS
+    }
+    bounds = {name: _bounds(its, coverage) for name, its in (pooled | sufficient).items()}
+    return bounds | _bounds_by_gpu_model(residuals, coverage)
 
 
 def intervals(residuals: Residuals) -> dict[str, LogBounds]:
@@ -244,15 +246,15 @@ def intervals(residuals: Residuals) -> dict[str, LogBounds]:
     Raises:
         InputError: no pair was measured uncapped.
     """
-    found = bounds_of(residuals)
-    if LIMITED in found:
-        found.setdefault(SPLIT, found[LIMITED])  # cards that never were below their limit
-    if missing := {SPLIT, UNCAPPED} - found.keys():
+    bounds = bounds_of(residuals)
+    if LIMITED in bounds:
+        bounds.setdefault(SPLIT, bounds[LIMITED])  # cards that never were below their limit
+    if missing := {SPLIT, UNCAPPED} - bounds.keys():
         raise InputError(
             f"no pair was measured {', '.join(sorted(missing))}",
             fix="measure pairs at the nine splits and uncapped: advisor colocate",
         )
-    return dict(sorted(found.items()))
+    return dict(sorted(bounds.items()))
 
 
 def held(residuals: Residuals, bounds: Strata) -> float:
@@ -289,14 +291,16 @@ def measured_coverage(residuals: Residuals) -> Coverage:
     for job in np.unique(residuals.left_out):
         tested = residuals.take(residuals.left_out == job)
         bounds = bounds_of(residuals.take((residuals.left_out != job) & (residuals.beside != job)))
-        known = _bounded(tested, bounds)
-        if not len(known):
+        bounded = _bounded(tested, bounds)
+        if not len(bounded):
             continue
-        low, high = _ends(known, bounds)
-        held = (low <= known.values) & (known.values <= high)
+        low, high = _ends(bounded, bounds)
+        held = (low <= bounded.values) & (bounded.values <= high)
         overall.append(float(held.mean()))
-        for stratum in np.unique(known.stratum):
-            strata.setdefault(str(stratum), []).append(float(held[known.stratum == stratum].mean()))
+        for stratum in np.unique(bounded.stratum):
+            strata.setdefault(str(stratum), []).append(
+                float(held[bounded.stratum == stratum].mean())
+            )
     if not overall:
         raise InputError(
             f"coverage cannot be measured with {len(np.unique(residuals.left_out))} jobs",
@@ -308,17 +312,17 @@ def measured_coverage(residuals: Residuals) -> Coverage:
 
 def _reach(residuals: Residuals, bounds: Strata) -> tuple[Floats, Floats]:
     """Residuals in parts of the bound on their side, and weights that add up to 1."""
-    known = _bounded(residuals, bounds)
-    if not len(known):
+    bounded = _bounded(residuals, bounds)
+    if not len(bounded):
         raise InputError(
             "no pair was measured at a share whose error is known",
             fix="measure pairs at the nine splits and uncapped: advisor colocate",
         )
-    low, high = _ends(known, bounds)
+    low, high = _ends(bounded, bounds)
     ends = np.where(
-        known.values < 0, np.minimum(low, -_LEAST_BOUND), np.maximum(high, _LEAST_BOUND)
+        bounded.values < 0, np.minimum(low, -_LEAST_BOUND), np.maximum(high, _LEAST_BOUND)
     )
-    return known.values / ends, _weights(known)
+    return bounded.values / ends, _weights(bounded)
 
 
 def _bounded(residuals: Residuals, bounds: Strata) -> Residuals:
@@ -334,8 +338,8 @@ def _ends(residuals: Residuals, bounds: Strata) -> tuple[Floats, Floats]:
     """The lower and the upper bound of each residual."""
     models = [""] * len(residuals) if residuals.gpu_model is None else residuals.gpu_model.tolist()
     each = zip(residuals.stratum.tolist(), models, strict=True)
-    found = [bounds_of_stratum(bounds, *names) for names in each]
-    return np.array([b.low for b in found]), np.array([b.high for b in found])
+    bounds_of_rows = [bounds_of_stratum(bounds, *names) for names in each]
+    return np.array([b.low for b in bounds_of_rows]), np.array([b.high for b in bounds_of_rows])
 
 
 def _weights(residuals: Residuals) -> Floats:

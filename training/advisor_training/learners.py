@@ -82,7 +82,7 @@ class PriorRegressor(RegressorMixin, BaseEstimator):
         prior, features = self._parts(given)
         if not (np.all(y > 0) and np.all(prior > 0)):
             raise ValueError("y and its prior must be above 0: logarithms of them are learned")
-        self.regressor_: Any = _BASE.clone(self._own())
+        self.regressor_: Any = _BASE.clone(self._fresh())
         weights: dict[str, Floats] = {}
         if sample_weight is not None:
             # A pipeline has them for its last step.
@@ -96,16 +96,16 @@ class PriorRegressor(RegressorMixin, BaseEstimator):
         """What is expected, in the unit of y, shape (n,)."""
         _VALIDATION.check_is_fitted(self)
         prior, features = self._parts(_VALIDATION.validate_data(self, X, reset=False, **_TAKES))
-        found: Floats = np.exp(self.regressor_.predict(features)) * prior
-        return found
+        predictions: Floats = np.exp(self.regressor_.predict(features)) * prior
+        return predictions
 
     def __sklearn_tags__(self) -> Any:
         tags = cast("Any", super()).__sklearn_tags__()
         tags.target_tags.positive_only = True
-        tags.input_tags.allow_nan = _UTILS.get_tags(self._own()).input_tags.allow_nan
+        tags.input_tags.allow_nan = _UTILS.get_tags(self._fresh()).input_tags.allow_nan
         return tags
 
-    def _own(self) -> Any:
+    def _fresh(self) -> Any:
         return extra_trees() if self.regressor is None else self.regressor
 
     def _parts(self, X: Floats) -> tuple[Floats | float, Floats]:  # noqa: N803
@@ -144,7 +144,7 @@ class HeadLearner:
         most: Measured and expected values above are taken as this; shape (n, parts).
         card_spread: Standard deviation between cards of the logarithm, below the power limit, where
             the rows have no other card to show it; 0: cards do not differ.
-        one_gpu_widening: How much wider intervals are taken to be for other GPU models where the
+        single_gpu_widening: How much wider intervals are taken to be for other GPU models where the
             rows are of one. Leaving out a run of the H200 with all its cards, and the job as well,
             the worst of the runs takes intervals 1.61 times as wide for speeds and 1.32 times for
             power, and 20 of its pairs until none need be wider. Rounded up to halves: a card of
@@ -158,12 +158,12 @@ class HeadLearner:
     least: float = 0.0
     most: Callable[[Rows], Floats] = _never
     card_spread: float = 0.0
-    one_gpu_widening: float = 2.0
+    single_gpu_widening: float = 2.0
 
-    def is_known(self, rows: Rows) -> npt.NDArray[np.bool_]:
+    def is_measured(self, rows: Rows) -> npt.NDArray[np.bool_]:
         """In which rows it was measured; shape (n,)."""
-        known: npt.NDArray[np.bool_] = np.isfinite(self.measured(rows))
-        return np.logical_and.reduce(known, axis=1)
+        finite: npt.NDArray[np.bool_] = np.isfinite(self.measured(rows))
+        return np.logical_and.reduce(finite, axis=1)
 
     def possible(self, rows: Rows, values: Floats) -> Floats:
         """Values of rows between `least` and `most`, part by part; shape (parts x n,)."""
@@ -182,7 +182,7 @@ POWER_LEARNER = HeadLearner(
     head=POWER,
     measured=lambda rows: rows.power_w[:, None],
     card_spread=CARD_SPREAD,
-    one_gpu_widening=1.5,
+    single_gpu_widening=1.5,
 )
 
 MEMORY_POWER_LEARNER = HeadLearner(
@@ -208,10 +208,10 @@ def _is_enough(rows: Rows, learner: HeadLearner) -> bool:
 
     And in two runs, since intervals are made of errors in another run.
     """
-    known = learner.is_known(rows)
-    kinds = (known & (rows.kind == UNCAPPED), known & (rows.kind != UNCAPPED))
+    measured = learner.is_measured(rows)
+    kinds = (measured & (rows.kind == UNCAPPED), measured & (rows.kind != UNCAPPED))
     jobs = min(len(rows.take(kind).jobs) for kind in kinds)
-    return jobs >= FEWEST_JOBS and len(np.unique(rows.run[known])) > 1
+    return jobs >= FEWEST_JOBS and len(np.unique(rows.run[measured])) > 1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -253,8 +253,10 @@ class Regressors:
     def _values(self, head: str, rows: Rows) -> Floats:
         # Part by part: where a value stands in an array may change the last bit of numpy's exp.
         values = rows.heads[head]
-        found = [self.by_head[head].predict(values[:, part]) for part in range(values.shape[1])]
-        return np.stack(found, axis=1)
+        predictions = [
+            self.by_head[head].predict(values[:, part]) for part in range(values.shape[1])
+        ]
+        return np.stack(predictions, axis=1)
 
 
 def as_predicted(speed: Floats, power_w: Floats) -> Predicted:
@@ -287,10 +289,15 @@ def learned_from(
         The prior, then the features, shape (m, columns); what was measured, in the unit of the
         head; its weight; and the number of the row: of two jobs each row is there once for each.
     """
-    told = flat(learner.measured(rows) < learner.all_served(rows))
+    is_limited = flat(learner.measured(rows) < learner.all_served(rows))
     values = learner.possible(rows, learner.measured(rows))
-    row = np.tile(np.arange(len(rows)), len(told) // len(rows))[told]
-    return flat(rows.heads[learner.head.name])[told], values[told], rows.weight[row], row
+    row = np.tile(np.arange(len(rows)), len(is_limited) // len(rows))[is_limited]
+    return (
+        flat(rows.heads[learner.head.name])[is_limited],
+        values[is_limited],
+        rows.weight[row],
+        row,
+    )
 
 
 def _unknown(given: Floats) -> Floats:
@@ -299,10 +306,10 @@ def _unknown(given: Floats) -> Floats:
 
 def _fitted(regressor: Any, rows: Rows, learner: HeadLearner) -> Any:
     """The estimator of a head; one that expects NaN where no row tells of it."""
-    seen, values, weight, _ = learned_from(learner, rows)
+    features, values, weight, _ = learned_from(learner, rows)
     if not len(values):
         return SimpleNamespace(predict=_unknown)
-    return PriorRegressor(regressor, _PRIOR).fit(seen, values, weight)
+    return PriorRegressor(regressor, _PRIOR).fit(features, values, weight)
 
 
 def physical(rows: Rows) -> Fitted:
@@ -353,10 +360,10 @@ def paper_learner(profiles: Mapping[tuple[str, str], Profile]) -> Learner:
         both = trees().fit(features, rates)
         power = trees().fit(features[:, :_GPU_METRICS], nine.power_w)
 
-        def predict(asked: Rows) -> Predicted:
-            features = paper_features(asked, profiles)
+        def predict(wanted: Rows) -> Predicted:
+            features = paper_features(wanted, profiles)
             whole = [
-                _per_job(asked, profiles, side, lambda profile, _: profile.whole_gpu_rate)
+                _per_job(wanted, profiles, side, lambda profile, _: profile.whole_gpu_rate)
                 for side in "ab"
             ]
             speeds = np.column_stack([both.predict(features) / 2 / rate for rate in whole])
@@ -395,11 +402,11 @@ def _per_job(
 ) -> Floats:
     """A value of one job of each row, by its profile and its shares, percent; shape (n,)."""
     jobs, shares = getattr(rows, f"job_{side}"), getattr(rows, f"share_{side}")
-    found = np.empty(len(rows))
+    values = np.empty(len(rows))
     for key in set(zip(jobs.tolist(), rows.gpu_model.tolist(), strict=True)):
         its = (jobs == key[0]) & (rows.gpu_model == key[1])
-        found[its] = value(profiles[key], shares[its])
-    return found
+        values[its] = value(profiles[key], shares[its])
+    return values
 
 
 OnFold: TypeAlias = Callable[[str, int, int], None]
@@ -453,7 +460,7 @@ class Draw:
 
     name: str
     learned: Mask
-    asked: Mask
+    tested: Mask
 
 
 def leave_out(
@@ -461,9 +468,9 @@ def leave_out(
     learner: Learner,
     draws: Sequence[Draw],
     progress: OnFold | None = None,
-    asked: Rows | None = None,
+    wanted: Rows | None = None,
 ) -> HeldOut:
-    """What a learner expects, fitted once for each draw; `asked` are other rows to be asked for.
+    """What a learner expects, fitted once for each draw; `wanted` are other rows to be asked for.
 
     Fits run side by side, one on each core; how many there are changes no byte.
 
@@ -479,10 +486,10 @@ def leave_out(
 
     def answered(draw: Draw) -> HeldOut:
         fitted = learner(rows.take(draw.learned))
-        if asked is not None:
-            return predicted(fitted, asked, draw.asked, draw.name)
-        found = predicted(fitted, rows, draw.asked, draw.name)
-        return replace(found, tested=~draw.learned[draw.asked])
+        if wanted is not None:
+            return predicted(fitted, wanted, draw.tested, draw.name)
+        held_out = predicted(fitted, rows, draw.tested, draw.name)
+        return replace(held_out, tested=~draw.learned[draw.tested])
 
     # Threads: growing trees holds no lock of the interpreter, and learners cannot be pickled.
     side_by_side = _JOBLIB.Parallel(n_jobs=-1, prefer="threads", return_as="generator")
@@ -494,8 +501,8 @@ def leave_out(
     return joined(parts)
 
 
-def leave_one_job_out(
-    rows: Rows, learner: Learner, progress: OnFold | None = None, asked: Rows | None = None
+def leave_job_out(
+    rows: Rows, learner: Learner, progress: OnFold | None = None, wanted: Rows | None = None
 ) -> HeldOut:
     """For each job, what a learner that never saw it expects of every row with it.
 
@@ -504,9 +511,9 @@ def leave_one_job_out(
     Raises:
         InputError: without a job there are no rows left to learn from.
     """
-    tested = rows if asked is None else asked
+    tested = rows if wanted is None else wanted
     draws = [Draw(job, ~rows.of(job), tested.of(job)) for job in tested.jobs]
-    return leave_out(rows, learner, draws, progress, asked)
+    return leave_out(rows, learner, draws, progress, wanted)
 
 
 def _folds(groups: npt.NDArray[Any]) -> list[Draw]:
@@ -517,13 +524,13 @@ def _folds(groups: npt.NDArray[Any]) -> list[Draw]:
 def predicted(fitted: Fitted, rows: Rows, mask: Mask, name: str) -> HeldOut:
     """What a fitted learner expects of the rows of a mask, which it did not learn from."""
     row = np.flatnonzero(mask)
-    found = fitted(rows.take(row))
+    prediction = fitted(rows.take(row))
     return HeldOut(
         left_out=np.full(len(row), name),
         row=row,
         tested=np.ones(len(row), dtype=bool),
-        speed=found.speed,
-        heads=found.heads,
+        speed=prediction.speed,
+        heads=prediction.heads,
     )
 
 
@@ -593,10 +600,10 @@ def draw_rows(rows: Rows, part: float, repeats: int) -> Iterator[Draw]:
 def _unseen_pairs(rows: Rows) -> Iterator[Draw]:
     """Each pair, learned from the pairs that have neither of its jobs."""
     for pair in np.unique(rows.pair):
-        asked = rows.pair == pair
-        first = int(np.flatnonzero(asked)[0])
+        tested = rows.pair == pair
+        first = int(np.flatnonzero(tested)[0])
         job_a, job_b = str(rows.job_a[first]), str(rows.job_b[first])
-        yield Draw(f"{job_a} and {job_b}", ~(rows.of(job_a) | rows.of(job_b)), asked)
+        yield Draw(f"{job_a} and {job_b}", ~(rows.of(job_a) | rows.of(job_b)), tested)
 
 
 def _families(rows: Rows) -> Iterator[Draw]:
@@ -604,17 +611,17 @@ def _families(rows: Rows) -> Iterator[Draw]:
     families = np.array([[family_of(job) for job in jobs.tolist()]
                          for jobs in (rows.job_a, rows.job_b)])  # fmt: skip
     for family in np.unique(families):
-        asked = (families == family).any(axis=0)
-        yield Draw(str(family), ~asked, asked)
+        tested = (families == family).any(axis=0)
+        yield Draw(str(family), ~tested, tested)
 
 
 def _runs_of_jobs(rows: Rows) -> Iterator[Draw]:
     """Each job in each run, learned without the job, the run, and every card of that run."""
     for job in rows.jobs:
         for run in np.unique(rows.run[rows.of(job)]):
-            asked = rows.of(job) & (rows.run == run)
+            tested = rows.of(job) & (rows.run == run)
             cards = np.unique(rows.card[rows.run == run])
-            yield Draw(job, ~(rows.of(job) | (rows.run == run) | np.isin(rows.card, cards)), asked)
+            yield Draw(job, ~(rows.of(job) | (rows.run == run) | np.isin(rows.card, cards)), tested)
 
 
 def has_other_runs(rows: Rows) -> bool:

@@ -35,14 +35,14 @@ class OpenPair:
 
     Attributes:
         minutes: GPU time that measuring it takes.
-        asked: How often the two were launched together.
+        requests: How often the two were launched together.
         uses: What each job uses of the GPU alone.
     """
 
     jobs: PairNames
     minutes: float
     uses: PairUse
-    asked: int = 0
+    requests: int = 0
 
 
 def choose_pairs(
@@ -58,16 +58,16 @@ def choose_pairs(
     again. A pair that takes more than what is left is passed over. `measured` says in how many
     measured pairs each job is, `learned` what the jobs of measured pairs use of the GPU.
     """
-    known, left = Counter(measured), sorted(candidates, key=lambda c: c.jobs)
+    counts, left = Counter(measured), sorted(candidates, key=lambda c: c.jobs)
     uses = [candidate.uses for candidate in left]
     apart = nearest(uses, learned)
     open_places, chosen = set(range(len(left))), list[OpenPair]()
     while fitting := [n for n in sorted(open_places) if left[n].minutes <= minutes]:
-        best = max(fitting, key=lambda n: value(left[n], known, float(apart[n])))
+        best = max(fitting, key=lambda n: value(left[n], counts, float(apart[n])))
         chosen.append(left[best])
         open_places.remove(best)
         minutes -= left[best].minutes
-        known.update(set(left[best].jobs))
+        counts.update(set(left[best].jobs))
         apart = np.minimum(apart, distances(uses, left[best].uses))
     return chosen
 
@@ -84,7 +84,7 @@ def value(candidate: OpenPair, measured: Mapping[str, int], apart: float = math.
     """
     new = sum(1 / (1 + measured.get(job, 0)) for job in set(candidate.jobs))
     unlike = max(apart, _LEAST_DISTANCE) if math.isfinite(apart) else 1.0
-    return (1 + candidate.asked) * new * unlike
+    return (1 + candidate.requests) * new * unlike
 
 
 def _use_of(profile: Profile) -> Use:
@@ -119,10 +119,10 @@ def distances(pairs: Sequence[PairUse], other: PairUse) -> Floats:
 
 def nearest(pairs: Sequence[PairUse], others: Sequence[PairUse]) -> Floats:
     """How far each pair is from the nearest of others; infinite without others; shape (pairs,)."""
-    found = np.full(len(pairs), math.inf)
+    least = np.full(len(pairs), math.inf)
     for other in others:
-        found = np.minimum(found, distances(pairs, other))
-    return found
+        least = np.minimum(least, distances(pairs, other))
+    return least
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -135,7 +135,7 @@ class MeasuredSoFar:
         learned: What the jobs of measured pairs use of the GPU, on any GPU model; of pairs that
             still are as they were measured.
         pairs_of: In how many measured pairs each job is, on any GPU model.
-        asked: How often two jobs were launched together on the GPU model, names in order.
+        requests: How often two jobs were launched together on the GPU model, names in order.
         checked: Whether its safe counts are known, or need not be.
         drifting: Jobs that are no longer as they were measured.
     """
@@ -146,7 +146,7 @@ class MeasuredSoFar:
     measured: Collection[PairNames]
     learned: Sequence[PairUse]
     pairs_of: Mapping[str, int]
-    asked: Mapping[PairNames, int]
+    requests: Mapping[PairNames, int]
     checked: bool
     drifting: Collection[str] = ()
 
@@ -170,7 +170,7 @@ def measured_so_far(
         InputError: nothing can be learned from the points.
     """
     data = make_data(pairs, profiled, references)
-    found = {m.pair for m in data.measurements}
+    pair_keys = {m.pair for m in data.measurements}
     uses = {key: _use_of(profile) for key, profile in data.profiles.items()}
     profiles = {job: of_job for (job, model), of_job in data.profiles.items() if model == gpu_model}
     # Recommendations leave no record; launches do, and they are what counts.
@@ -179,14 +179,14 @@ def measured_so_far(
         gpu_model=gpu_model,
         jobs=jobs,
         profiles=profiles,
-        measured={(a, b) for a, b, model in found if model == gpu_model},
+        measured={(a, b) for a, b, model in pair_keys if model == gpu_model},
         learned=[
             (uses[a, model], uses[b, model])
-            for a, b, model in sorted(found)
+            for a, b, model in sorted(pair_keys)
             if {a, b}.isdisjoint(drifting)
         ],
-        pairs_of=Counter(job for a, b, _ in found for job in {a, b}),
-        asked=Counter((a, b) for a, b in launched),
+        pairs_of=Counter(job for a, b, _ in pair_keys for job in {a, b}),
+        requests=Counter((a, b) for a, b in launched),
         checked=checked,
         drifting=drifting,
     )
@@ -231,31 +231,31 @@ class NextStep:
         return " ".join(["advisor", self.kind, *map(shlex.quote, self.jobs)])
 
 
-def next_steps(known: MeasuredSoFar, minutes: float) -> tuple[NextStep, ...]:
+def next_steps(so_far: MeasuredSoFar, minutes: float) -> tuple[NextStep, ...]:
     """What to measure within a budget of GPU minutes, the most telling first.
 
     First the safe counts: without them no other point can be trusted. Then profiles: of a job
     without one nothing is predicted. What is left goes to pairs.
     """
     steps = list[NextStep]()
-    for step in _checks_and_profiles(known):
+    for step in _checks_and_profiles(so_far):
         if step.minutes <= minutes:
             steps.append(step)
             minutes -= step.minutes
-    uses = {job: _use_of(profile) for job, profile in known.profiles.items()}
+    uses = {job: _use_of(profile) for job, profile in so_far.profiles.items()}
     candidates = (
         OpenPair(
             jobs=jobs,
             minutes=pair_minutes(jobs),
             uses=(uses[jobs[0]], uses[jobs[1]]),
-            asked=known.asked.get(jobs, 0),
+            requests=so_far.requests.get(jobs, 0),
         )
-        for jobs in _open_pairs(known)
+        for jobs in _open_pairs(so_far)
     )
-    still_valid = {job: n for job, n in known.pairs_of.items() if job not in known.drifting}
+    still_valid = {job: n for job, n in so_far.pairs_of.items() if job not in so_far.drifting}
     steps += (
-        NextStep(kind="pair", jobs=pair.jobs, why=_why_pair(pair, known), minutes=pair.minutes)
-        for pair in choose_pairs(candidates, still_valid, minutes, known.learned)
+        NextStep(kind="pair", jobs=pair.jobs, why=_why_pair(pair, so_far), minutes=pair.minutes)
+        for pair in choose_pairs(candidates, still_valid, minutes, so_far.learned)
     )
     totals = itertools.accumulate(step.minutes for step in steps)
     return tuple(
@@ -263,39 +263,39 @@ def next_steps(known: MeasuredSoFar, minutes: float) -> tuple[NextStep, ...]:
     )
 
 
-def _checks_and_profiles(known: MeasuredSoFar) -> Iterator[NextStep]:
-    if not known.checked:
-        why = f"nobody has checked at which SM counts results are right on {known.gpu_model}"
+def _checks_and_profiles(so_far: MeasuredSoFar) -> Iterator[NextStep]:
+    if not so_far.checked:
+        why = f"nobody has checked at which SM counts results are right on {so_far.gpu_model}"
         yield NextStep(kind="check", jobs=(), why=why, minutes=_CHECK_MINUTES)
-    lacking = [job for job in known.jobs if job in known.drifting or job not in known.profiles]
+    lacking = [job for job in so_far.jobs if job in so_far.drifting or job not in so_far.profiles]
     yield from (
         NextStep(
-            kind="profile", jobs=(job,), why=_why_profile(job, known), minutes=_PROFILE_MINUTES
+            kind="profile", jobs=(job,), why=_why_profile(job, so_far), minutes=_PROFILE_MINUTES
         )
-        for job in sorted(lacking, key=lambda job: (-_asked_of(job, known), job))
+        for job in sorted(lacking, key=lambda job: (-_requests_of(job, so_far), job))
     )
 
 
-def _asked_of(job: str, known: MeasuredSoFar) -> int:
-    return sum(count for jobs, count in known.asked.items() if job in jobs)
+def _requests_of(job: str, so_far: MeasuredSoFar) -> int:
+    return sum(count for jobs, count in so_far.requests.items() if job in jobs)
 
 
-def _why_profile(job: str, known: MeasuredSoFar) -> str:
-    drifts = job in known.profiles
+def _why_profile(job: str, so_far: MeasuredSoFar) -> str:
+    drifts = job in so_far.profiles
     reasons = ["it drifts: no longer as it was measured" if drifts else "it has no profile"]
-    if asked := _asked_of(job, known):
-        reasons.append(f"launched {count_of(asked, 'time')}")
+    if requests := _requests_of(job, so_far):
+        reasons.append(f"launched {count_of(requests, 'time')}")
     return ", ".join(reasons)
 
 
-def _open_pairs(known: MeasuredSoFar) -> Iterator[PairNames]:
+def _open_pairs(so_far: MeasuredSoFar) -> Iterator[PairNames]:
     """Pairs of profiled jobs that fit into memory together, and that no measurement holds for."""
-    names = sorted(known.profiles.keys() & set(known.jobs))
-    memory_mib = MEMORY_MIB.get(known.gpu_model)
+    names = sorted(so_far.profiles.keys() & set(so_far.jobs))
+    memory_mib = MEMORY_MIB.get(so_far.gpu_model)
     for a, b in itertools.combinations_with_replacement(names, 2):
-        if (a, b) in known.measured and not {a, b} & set(known.drifting):
+        if (a, b) in so_far.measured and not {a, b} & set(so_far.drifting):
             continue
-        used = known.profiles[a].memory_used_mib, known.profiles[b].memory_used_mib
+        used = so_far.profiles[a].memory_used_mib, so_far.profiles[b].memory_used_mib
         if MemoryFit(used, memory_mib).fits is not False:
             yield a, b
 
@@ -305,16 +305,16 @@ def pair_minutes(jobs: tuple[str, str]) -> float:
     return (SPLITS_BESIDE_ITSELF if jobs[0] == jobs[1] else SPLITS) * _PAIR_POINT_S / 60
 
 
-def _why_pair(found: OpenPair, known: MeasuredSoFar) -> str:
-    reasons = [f"launched {count_of(found.asked, 'time')}"] if found.asked else []
-    reasons += (_why_job(job, known) for job in dict.fromkeys(found.jobs))
+def _why_pair(pair: OpenPair, so_far: MeasuredSoFar) -> str:
+    reasons = [f"launched {count_of(pair.requests, 'time')}"] if pair.requests else []
+    reasons += (_why_job(job, so_far) for job in dict.fromkeys(pair.jobs))
     return ", ".join(reasons)
 
 
-def _why_job(job: str, known: MeasuredSoFar) -> str:
-    if job in known.drifting:
+def _why_job(job: str, so_far: MeasuredSoFar) -> str:
+    if job in so_far.drifting:
         return f"{job} drifts"
-    count = known.pairs_of.get(job, 0)
+    count = so_far.pairs_of.get(job, 0)
     return f"{job} is in {count_of(count, 'measured pair') if count else 'no measured pair'}"
 
 

@@ -34,9 +34,9 @@ from advisor_models.one_window import (
     ERRORS,
     HEADS,
     LeftOutJob,
-    OneWindowHead,
-    OneWindowManifest,
-    asked,
+    SingleWindowHead,
+    SingleWindowManifest,
+    as_float32,
 )
 from advisor_models.registry import hashes, trees_file, write_parsed
 from advisor_training.learners import family_of
@@ -51,15 +51,15 @@ def learnable(profiles: Iterable[Profile]) -> list[Profile]:
     return [p for p in profiles if not any(np.isnan(p.values[name][-1]) for name in COUNTERS)]
 
 
-def fit_one_window(profiles: Sequence[Profile]) -> Mapping[str, bytes]:
-    """The trees of each head of `OneWindowHead`, from profiles that are `learnable`."""
-    found: dict[str, bytes] = {}
+def fit_single_window(profiles: Sequence[Profile]) -> Mapping[str, bytes]:
+    """The trees of each head of `SingleWindowHead`, from profiles that are `learnable`."""
+    forests: dict[str, bytes] = {}
     for head in HEADS:
         rows = [_rows(profile, head) for profile in profiles]
         features, targets = (np.concatenate(of_all) for of_all in zip(*rows, strict=True))
         trees: Any = ExtraTreesRegressor(TREES, min_samples_leaf=LEAST_IN_LEAF, random_state=SEED)
-        found[head] = forest_bytes(trees.fit(asked(features), targets))
-    return found
+        forests[head] = forest_bytes(trees.fit(as_float32(features), targets))
+    return forests
 
 
 def _rows(profile: Profile, head: str) -> tuple[Floats, Floats]:
@@ -70,7 +70,7 @@ def _rows(profile: Profile, head: str) -> tuple[Floats, Floats]:
     return features, kept[head] - prior
 
 
-def write_one_window(
+def write_single_window(
     folder: Path, profiles: Sequence[Profile], points: Iterable[SoloPoint]
 ) -> None:
     """Fit the model to profiles that are `learnable`, made from these points, and write it.
@@ -78,10 +78,10 @@ def write_one_window(
     Raises:
         StoreError: it cannot be written.
     """
-    files = {trees_file(name): data for name, data in fit_one_window(profiles).items()}
+    files = {trees_file(name): data for name, data in fit_single_window(profiles).items()}
     errors = {"left_out": [*_left_out_errors(profiles)]}
     files[ERRORS] = json.dumps(to_plain(errors), separators=(",", ":")).encode() + b"\n"
-    manifest = OneWindowManifest(
+    manifest = SingleWindowManifest(
         profiles=len(profiles),
         dataset_sha256=dataset_sha256(points),
         libraries={name: version(name) for name in LIBRARIES},
@@ -90,32 +90,38 @@ def write_one_window(
 
     write_model(
         folder,
-        lambda to: write_parsed(to, files, manifest, lambda _, text: read(OneWindowManifest, text)),
+        lambda to: write_parsed(
+            to, files, manifest, lambda _, text: read(SingleWindowManifest, text)
+        ),
     )
 
 
-def left_out(profiles: Sequence[Profile]) -> Iterator[tuple[OneWindowHead, list[Profile]]]:
+def left_out(profiles: Sequence[Profile]) -> Iterator[tuple[SingleWindowHead, list[Profile]]]:
     """For each family of jobs the model that has seen none of it, and its profiles."""
     families = np.array([family_of(p.job) for p in profiles])
     for family in dict.fromkeys(families.tolist()):
-        others = [p for p, own in zip(profiles, families, strict=True) if own != family]
-        asked_of = [p for p, own in zip(profiles, families, strict=True) if own == family]
-        yield OneWindowHead(fit_one_window(others)), asked_of
+        others = [
+            p for p, own_family in zip(profiles, families, strict=True) if own_family != family
+        ]
+        tested = [
+            p for p, own_family in zip(profiles, families, strict=True) if own_family == family
+        ]
+        yield SingleWindowHead(fit_single_window(others)), tested
 
 
 def _left_out_errors(profiles: Sequence[Profile]) -> Iterator[LeftOutJob]:
     """Of each by the model that has seen none of its family, with and without counters."""
-    for model, own in left_out(profiles):
-        for p in own:
+    for model, tested in left_out(profiles):
+        for p in tested:
             for missing in ((), COUNTERS):
                 window = blind(window_of(p), missing)
-                told = model.estimate(window)
-                errors = _errors(p, told)
+                estimate = model.estimate(window)
+                errors = _errors(p, estimate)
                 yield LeftOutJob(
                     family=family_of(p.job),
                     is_server=kind_of(p) == "server",
                     missing=missing,
-                    sm=round(told.sm, 4),
+                    sm=round(estimate.sm, 4),
                     part_of_power=round(window.part_of_power, 4),
                     errors=tuple(errors.round(4).tolist()),
                 )
@@ -126,16 +132,18 @@ def blind(window: SoloWindow, lacking: Sequence[str]) -> SoloWindow:
     return replace(window, counters={n: v for n, v in window.counters.items() if n not in lacking})
 
 
-def _errors(profile: Profile, told: WindowEstimate) -> Floats:
+def _errors(profile: Profile, estimate: WindowEstimate) -> Floats:
     """True less told; where nothing was measured, as at the nearest share that was."""
     window, (_, _, kept) = window_of(profile), _kept(profile)
     sm, dram = (window.read(name) / WHOLE for name in COUNTERS)
     shares = profile.shares[:-1]
     of_shares = [
-        np.interp(ESTIMATED_SHARES, shares, kept[of] - np.interp(shares, ESTIMATED_SHARES, of_told))
-        for of, of_told in (("rate", told.rate), ("power", told.power))
+        np.interp(
+            ESTIMATED_SHARES, shares, kept[of] - np.interp(shares, ESTIMATED_SHARES, estimated)
+        )
+        for of, estimated in (("rate", estimate.rate), ("power", estimate.power))
     ]
-    return np.concatenate([[sm - told.sm, dram - told.dram], *of_shares])
+    return np.concatenate([[sm - estimate.sm, dram - estimate.dram], *of_shares])
 
 
 def _kept(profile: Profile) -> tuple[Floats, Floats, dict[str, Floats]]:

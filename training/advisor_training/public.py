@@ -106,7 +106,7 @@ def evaluate_public(names: Sequence[str], folder: Path | None) -> Iterator[Publi
     for name in names or [name for name, table in TABLES.items() if folder or not table.files]:
         files = TABLES[name].files
         texts = [_file(folder, name, path) for path in files] or [bundled_table(name)]
-        yield from (replace(one, table=name) for one in TABLES[name].judge(*texts))
+        yield from (replace(figures, table=name) for figures in TABLES[name].judge(*texts))
 
 
 def _file(folder: Path | None, name: str, path: str) -> str:
@@ -119,12 +119,12 @@ def _file(folder: Path | None, name: str, path: str) -> str:
     clone = table.repository.partition("/")[2]
     file = (folder or Path("DIR")) / clone / path
     data = file.read_bytes() if folder and file.is_file() else b""
-    if (found := sha256(data).hexdigest()) == (wanted := table.files[path]):
+    if (digest := sha256(data).hexdigest()) == (wanted := table.files[path]):
         return data.decode()
     what, why = f"{file} is not there", "a table whose licence does not let others pass it on"
     if data:
         what = f"{file} is not that of {table.commit}"
-        why = f"its SHA-256 begins with {found[:16]}, that of the file with {wanted[:16]}"
+        why = f"its SHA-256 begins with {digest[:16]}, that of the file with {wanted[:16]}"
     steps = (
         f"git clone https://github.com/{table.repository} DIR/{clone}",
         f"git -C DIR/{clone} checkout {table.commit}",
@@ -139,7 +139,7 @@ def _figures(
     measured: Floats,
     said: Mapping[str, Floats],
     *,
-    seen: Sequence[Floats] = (),
+    features: Sequence[Floats] = (),
     families: Any = None,
     learner: Learner | None = None,
     bar_percent: float | None = None,
@@ -151,12 +151,14 @@ def _figures(
         what: Is judged; a p99 by the mean factor.
         measured: For each 1 alone, as the following.
         said: By who says it.
-        seen: Features of the learner.
+        features: Features of the learner.
         families: Of the job and of the one beside it; shape (values, 2).
         learner: None: too few values.
         bar_percent: As in `PublicFigures`.
     """
-    learned = _other_half(learner, np.column_stack(seen), measured, families) if learner else None
+    learned = (
+        _other_half(learner, np.column_stack(features), measured, families) if learner else None
+    )
     of = partial(_off, measured, is_factor="p99" in what)
     return PublicFigures(
         gpu=gpu,
@@ -175,34 +177,34 @@ def _off(measured: Floats, said: Floats, *, is_factor: bool) -> Off:
     return Off(percent, bias, 100 * float(np.abs(said - measured).mean()))
 
 
-def _other_half(learner: Learner, seen: Floats, measured: Floats, families: Any) -> Floats:
+def _other_half(learner: Learner, features: Floats, measured: Floats, families: Any) -> Floats:
     # What it says of each, having seen no job of the half that its job belongs to.
     is_first = np.isin(families, np.unique(families)[::2])
     said = np.empty(len(measured))
     for half in (is_first, ~is_first):
-        known, asked = half.all(axis=1), ~half[:, 0]
-        said[asked] = learner(seen[known], measured[known], seen[asked])
+        learned_from, tested = half.all(axis=1), ~half[:, 0]
+        said[tested] = learner(features[learned_from], measured[learned_from], features[tested])
     return said
 
 
-def _trees(seen: Floats, values: Floats, asked: Floats) -> Floats:
+def _trees(features: Floats, values: Floats, tested: Floats) -> Floats:
     trees: Any = ExtraTreesRegressor(random_state=0)
-    return np.exp(trees.fit(seen, np.log(values)).predict(asked))
+    return np.exp(trees.fit(features, np.log(values)).predict(tested))
 
 
-def _linear(seen: Floats, values: Floats, asked: Floats) -> Floats:
+def _linear(features: Floats, values: Floats, tested: Floats) -> Floats:
     # Least squares of logarithms; a weight that nothing seen asks for is 0.
-    rows, ask = (np.column_stack([np.ones(len(part)), part]) for part in (seen, asked))
+    rows, ask = (np.column_stack([np.ones(len(part)), part]) for part in (features, tested))
     return np.exp(ask @ np.linalg.lstsq(rows, np.log(values), rcond=1e-6)[0])
 
 
 def _constants(form: Callable[[Floats, float, float], Floats]) -> Learner:
     # The floor in watts and the exponent with the least error on a grid.
 
-    def learner(seen: Floats, values: Floats, asked: Floats) -> Floats:
+    def learner(features: Floats, values: Floats, tested: Floats) -> Floats:
         grid = itertools.product(np.arange(0, 400, 5.0), np.arange(1, 31) / 20)
-        nearest = min(grid, key=lambda of: float(np.abs(form(seen, *of) / values - 1).mean()))
-        return form(asked, *nearest)
+        nearest = min(grid, key=lambda of: float(np.abs(form(features, *of) / values - 1).mean()))
+        return form(tested, *nearest)
 
     return learner
 
@@ -223,11 +225,11 @@ def _job(active: float, share: float = WHOLE, **fields: Any) -> Profile:
     values = dict.fromkeys(COLUMNS, np.full(len(shares), np.nan))
     values |= dict.fromkeys(("rate", "power_w"), np.ones(len(shares)))
     values["sm_active_percent"] = WHOLE * active * np.ones(len(shares))
-    known = partial(Profile, job="", gpu_model="", rate_unit="", idle_power_w=0.0)
-    return replace(known(shares=shares, values=values), **fields)
+    profile = partial(Profile, job="", gpu_model="", rate_unit="", idle_power_w=0.0)
+    return replace(profile(shares=shares, values=values), **fields)
 
 
-def _one_by_one(busy: float, p99_ms: float) -> Profile:
+def _sequential_server(busy: float, p99_ms: float) -> Profile:
     # A server that answers one request at a time, so that its gaps are between requests.
     demand = Serving(offered_rate=1.0, rate_noise=None, latency_p99_ms=((WHOLE, p99_ms),))
     kernels = Kernels(
@@ -259,10 +261,10 @@ def _of_parvagpu(text: str) -> Iterator[PublicFigures]:
         of = rates[row["model"], int(row["batch"])]
         of[int(row["slice"]), int(row["copies"])] = float(row["rate"])
     rows, models = list[tuple[float, ...]](), list[str]()
-    for (model, batch), own in rates.items():
-        best = max(rate * PARTS / part for (part, n), rate in own.items() if n == 1)
-        for (part, n), rate in own.items():
-            if part == PARTS and n > 1 and (whole := own.get((PARTS, 1))):
+    for (model, batch), by_part in rates.items():
+        best = max(rate * PARTS / part for (part, n), rate in by_part.items() if n == 1)
+        for (part, n), rate in by_part.items():
+            if part == PARTS and n > 1 and (whole := by_part.get((PARTS, 1))):
                 said = _said([_job(whole / best)] * n, without_limits("uncapped", n)).parts[0]
                 rows.append((rate / whole, said.speed.value, n, min(n, best / whole), batch))
                 models.append(model)
@@ -272,7 +274,7 @@ def _of_parvagpu(text: str) -> Iterator[PublicFigures]:
         "rate of 2 to 5 copies",
         kept,
         {SHIPPED: said, "N times one": np.ones(len(kept)), "no gain": 1 / n},
-        seen=[np.log(most), np.log(n), 1 / n, np.log(batch)],
+        features=[np.log(most), np.log(n), 1 / n, np.log(batch)],
         families=_twice(models),
         learner=_linear,
         bar_percent=3.7,
@@ -285,17 +287,17 @@ def _of_gavel(text: str) -> Iterator[PublicFigures]:
     for row in _rows(text):
         rates[row["gpu"]][row["job"], row["beside"]] = float(row["rate"])
     half = _said([_job(math.nan)] * 2, UNCAPPED).parts[0].speed.value
-    for gpu, bar, bar_of_seen in (
+    for gpu, bar, feature_bar in (
         ("v100", 16.8, 11.0),
         ("p100", 16.2, 12.3),
         ("k80", 16.2, 5.6),
     ):
         pairs = [pair for pair in rates[gpu] if pair[1]]
         kept = np.array([rates[gpu][pair] / rates[gpu][pair[0], ""] for pair in pairs])
-        ones = np.ones(len(kept))
-        said = {SHIPPED: half * ones, "no loss": ones, "half each": ones / 2}
+        unit = np.ones(len(kept))
+        said = {SHIPPED: half * unit, "no loss": unit, "half each": unit / 2}
         alone = (
-            [math.log(rates[one][job, ""]) for one in ("k80", "p100", "v100")]
+            [math.log(rates[card_name][job, ""]) for card_name in ("k80", "p100", "v100")]
             for pair in pairs
             for job in pair
         )
@@ -305,7 +307,7 @@ def _of_gavel(text: str) -> Iterator[PublicFigures]:
             "rate beside another",
             kept,
             said,
-            seen=[*gains.T],
+            features=[*gains.T],
             families=_families(pairs),
             learner=_trees,
             bar_percent=bar,
@@ -317,10 +319,12 @@ def _of_gavel(text: str) -> Iterator[PublicFigures]:
             "the same, seen beside others",
             kept,
             said,
-            seen=[np.array([pair[at] == job for pair in pairs]) for job in jobs for at in (0, 1)],
+            features=[
+                np.array([pair[at] == job for pair in pairs]) for job in jobs for at in (0, 1)
+            ],
             families=np.array([names, names]).T,
             learner=_linear,
-            bar_percent=bar_of_seen,
+            bar_percent=feature_bar,
         )
 
 
@@ -330,8 +334,8 @@ def _of_miso(text: str) -> Iterator[PublicFigures]:
     for row in _rows(text):
         steps[row["job"], row["batch"]][int(row["slice"])] = row
     rows, jobs = list[tuple[float, ...]](), list[str]()
-    for (job, _), own in steps.items():
-        whole = own.pop(PARTS)
+    for (job, _), by_slice in steps.items():
+        whole = by_slice.pop(PARTS)
         read = {name: float(whole[name]) for name in ("gpu_busy_percent", "memory_busy_percent")}
         window = SoloWindow(
             job=job,
@@ -347,7 +351,7 @@ def _of_miso(text: str) -> Iterator[PublicFigures]:
             counters=read,
         )
         profile = bundled_head().likeliest(window)
-        for part, row in own.items():
+        for part, row in by_slice.items():
             kept = float(whole["step_s"]) / float(row["step_s"])
             said = profile.at([WHOLE * part / PARTS], "rate")["rate"][0]
             rows.append((kept, said, part / PARTS, window.part_of_power, *read.values()))
@@ -358,27 +362,27 @@ def _of_miso(text: str) -> Iterator[PublicFigures]:
         ("the same, 3 and 4 of 7", 7.4, 3),
     ):
         of = table[:, 2] > (least - 0.5) / PARTS
-        kept, said, *seen = _columns(table[of])
+        kept, said, *features = _columns(table[of])
         rules = {
             "no loss": np.ones(len(kept)),
-            "the slice": seen[0],
-            "min(1, slice / GPU busy)": np.minimum(1, WHOLE * seen[0] / seen[2]),
+            "the slice": features[0],
+            "min(1, slice / GPU busy)": np.minimum(1, WHOLE * features[0] / features[2]),
         }
         yield _figures(
             "A100",
             what,
             kept,
             {SHIPPED: said, **rules},
-            seen=[*seen, rules["min(1, slice / GPU busy)"]],
+            features=[*features, rules["min(1, slice / GPU busy)"]],
             families=families[of],
             learner=_trees,
             bar_percent=bar,
         )
 
 
-def _speed_at(seen: Floats, floor_w: float, power: float) -> Floats:
+def _speed_at(features: Floats, floor_w: float, power: float) -> Floats:
     # Speed under a limit; features are the limit and what is drawn without one, W.
-    limit_w, drawn_w = seen.T
+    limit_w, drawn_w = features.T
     above = np.maximum(limit_w - floor_w, 1.0) / np.maximum(drawn_w - floor_w, 1.0)
     return np.minimum(1.0, above) ** power
 
@@ -391,10 +395,10 @@ def _of_zeus(text: str) -> Iterator[PublicFigures]:
         jobs[job][float(row["limit_w"])] = row
     for gpu, bar in (("v100", 5.0), ("a40", 7.2), ("p100", 2.9), ("rtx6000", 5.5)):
         rows, networks = list[tuple[float, ...]](), list[str]()
-        most_w = max(max(own) for (card, *_), own in jobs.items() if card == gpu)
-        for (_, network, *_), own in (item for item in jobs.items() if item[0][0] == gpu):
-            free = own.pop(max(own))
-            for limit_w, row in own.items():
+        most_w = max(max(by_limit) for (card, *_), by_limit in jobs.items() if card == gpu)
+        for (_, network, *_), by_limit in (item for item in jobs.items() if item[0][0] == gpu):
+            free = by_limit.pop(max(by_limit))
+            for limit_w, row in by_limit.items():
                 kept = float(free["epoch_s"]) / float(row["epoch_s"])
                 rows.append((kept, limit_w, float(free["power_w"])))
                 networks.append(network)
@@ -408,7 +412,7 @@ def _of_zeus(text: str) -> Iterator[PublicFigures]:
                 "no loss": np.ones(len(kept)),
                 "min(1, limit / W)": np.minimum(1, limit_w / drawn_w),
             },
-            seen=[limit_w, drawn_w],
+            features=[limit_w, drawn_w],
             families=_twice(networks),
             learner=_constants(_speed_at),
             bar_percent=bar,
@@ -417,30 +421,34 @@ def _of_zeus(text: str) -> Iterator[PublicFigures]:
 
 def _of_igniter(config: str) -> Iterator[PublicFigures]:
     # Limits add up to the GPU, and 20 to 80 % are measured alone.
-    known: dict[str, dict[str, Any]] = defaultdict(dict)
+    tables: dict[str, dict[str, Any]] = defaultdict(dict)
     for line in config.splitlines():
         for model, readings in json.loads(line).items():
-            known[model] |= readings
+            tables[model] |= readings
     rows, models = list[tuple[float, ...]](), list[tuple[str, str]]()
-    for one, other, batch, beside, limit, *took_ms in known["interference"]["latency"]:
+    for first_model, other, batch, beside, limit, *took_ms in tables["interference"]["latency"]:
         pair, alone_ms, active = list[Profile](), list[float](), list[float]()
         split = Split((float(limit), WHOLE - limit))
-        for model, size, share in zip((one, other), (batch, beside), split.shares, strict=True):
-            own_ms = {float(at): ms for at, ms in known[model]["latency"][str(size)].items()}
-            best = max(1 / (at * ms) for at, ms in own_ms.items() if 20 <= at <= 80)
-            alone_ms.append(own_ms[share])
-            active.append(1 / (WHOLE * own_ms[share] * best))
+        for model, size, share in zip(
+            (first_model, other), (batch, beside), split.shares, strict=True
+        ):
+            took_by_share = {
+                float(at): ms for at, ms in tables[model]["latency"][str(size)].items()
+            }
+            best = max(1 / (at * ms) for at, ms in took_by_share.items() if 20 <= at <= 80)
+            alone_ms.append(took_by_share[share])
+            active.append(1 / (WHOLE * took_by_share[share] * best))
             pair.append(_job(active[-1], share))
         for n, said in enumerate(_said(pair, split).parts):
             rows.append((alone_ms[n] / took_ms[n], said.speed.value, active[n], active[1 - n]))
-            models.append((one, other) if n == 0 else (other, one))
-    kept, said, *seen = _columns(rows)
+            models.append((first_model, other) if n == 0 else (other, first_model))
+    kept, said, *features = _columns(rows)
     yield _figures(
         "V100",
         "rate of each of two, at limits",
         kept,
         {SHIPPED: said, "no loss": np.ones(len(kept))},
-        seen=seen,
+        features=features,
         families=_families(models),
         learner=_linear,
         bar_percent=3.1,
@@ -453,19 +461,24 @@ def _of_lucid(alone: str, together: str) -> Iterator[PublicFigures]:
     busy = {tuple(row[key] for key in keys): float(row["gpu_util"]) / 100 for row in _rows(alone)}
     rows, models = list[tuple[float, ...]](), list[tuple[str, str]]()
     for row in _rows(together):
-        own, other = (busy[tuple(row[f"{key}{n}"] for key in keys)] for n in (1, 2))
-        pair = [_job(math.nan, busy=of, gpu_model="NVIDIA GeForce RTX 3090") for of in (own, other)]
-        one, two = (part.speed.value for part in _said(pair, TIME_SLICED).parts)
-        rows += (float(row["speed1"]), one, own, other), (float(row["speed2"]), two, other, own)
+        usage, other = (busy[tuple(row[f"{key}{n}"] for key in keys)] for n in (1, 2))
+        pair = [
+            _job(math.nan, busy=of, gpu_model="NVIDIA GeForce RTX 3090") for of in (usage, other)
+        ]
+        first_speed, two = (part.speed.value for part in _said(pair, TIME_SLICED).parts)
+        rows += (
+            (float(row["speed1"]), first_speed, usage, other),
+            (float(row["speed2"]), two, other, usage),
+        )
         models += (row["model1"], row["model2"]), (row["model2"], row["model1"])
-    kept, said, own, other = _columns(rows)
-    ones, rule = np.ones(len(kept)), np.minimum(1, 1 / (own + other))
+    kept, said, usage, other = _columns(rows)
+    unit, rule = np.ones(len(kept)), np.minimum(1, 1 / (usage + other))
     yield _figures(
         "RTX 3090",
         "rate of each of two, time-sliced",
         kept,
-        {SHIPPED: said, "no loss": ones, "half each": ones / 2, "min(1, 1 / (u + v))": rule},
-        seen=[own, other, own * other, rule],
+        {SHIPPED: said, "no loss": unit, "half each": unit / 2, "min(1, 1 / (u + v))": rule},
+        features=[usage, other, usage * other, rule],
         families=_families(models),
         learner=_linear,
         bar_percent=7.7,
@@ -477,24 +490,26 @@ def _of_tally(alone: str, together: str) -> Iterator[PublicFigures]:
     busy = {row["exp_key"]: float(row["gpu_util"]) / 100 for row in _rows(alone)}
     # A pair has a row for each setting of Tally.
     pairs = {(r["high_priority_job"], r["best_effort_job"]): r for r in _rows(together)}
-    for way, named, split in (
+    for method, named, split in (
         ("mps", "MPS", UNCAPPED),
         ("time_slicing", "time-sliced", TIME_SLICED),
     ):
-        found = list[tuple[float, ...]]()
+        figures = list[tuple[float, ...]]()
         for (server, training), row in pairs.items():
             alone_ms, came_ms = (
-                float(row[f"high_priority_{of}_99th_latency"]) for of in ("orig", way)
+                float(row[f"high_priority_{of}_99th_latency"]) for of in ("orig", method)
             )
-            pair = _one_by_one(busy[server], alone_ms), _job(math.nan, busy=busy[training])
+            pair = _sequential_server(busy[server], alone_ms), _job(math.nan, busy=busy[training])
             served, trained = _said(pair, split).parts
             tail_ms = served.latency_p99_ms.value if served.latency_p99_ms else math.nan
-            kept = (float(row[f"{of}_{way}_throughput"]) for of in ("high_priority", "best_effort"))
+            kept = (
+                float(row[f"{of}_{method}_throughput"]) for of in ("high_priority", "best_effort")
+            )
             said = served.speed.value, trained.speed.value, tail_ms / alone_ms
-            found.append((*kept, came_ms / alone_ms, *said))
-        columns, ones = _columns(found), np.ones(len(found))
-        of_rates = {"no loss": ones, "half each": ones / 2}
-        of_p99 = {"as alone": ones, "twice as alone": 2 * ones}
+            figures.append((*kept, came_ms / alone_ms, *said))
+        columns, unit = _columns(figures), np.ones(len(figures))
+        of_rates = {"no loss": unit, "half each": unit / 2}
+        of_p99 = {"as alone": unit, "twice as alone": 2 * unit}
         for n, (what, rules) in enumerate(
             (("server", of_rates), ("training", of_rates), ("p99", of_p99))
         ):
@@ -503,9 +518,9 @@ def _of_tally(alone: str, together: str) -> Iterator[PublicFigures]:
             )
 
 
-def _watts_at(seen: Floats, floor_w: float, power: float) -> Floats:
+def _watts_at(features: Floats, floor_w: float, power: float) -> Floats:
     # Part of the watts of the largest batch; features are the batch over that one, and these.
-    part, most_w = seen.T
+    part, most_w = features.T
     return (floor_w + np.maximum(most_w - floor_w, 0.0) * part**power) / most_w
 
 
@@ -518,17 +533,17 @@ def _of_ml_energy(text: str) -> Iterator[PublicFigures]:
             engines[key].append((of["max_num_seqs"], of["avg_power_watts"]))
     for gpu, bar in (("H100", 4.0), ("B200", 15.5)):
         rows, models = list[tuple[float, ...]](), list[str]()
-        for (_, model), own in (item for item in engines.items() if item[0][0] == gpu):
-            most, most_w = max(own)
-            rows += [(w / most_w, n / most, most_w) for n, w in own if n != most]
-            models += [model] * (len(own) - 1)
+        for (_, model), readings in (item for item in engines.items() if item[0][0] == gpu):
+            most, most_w = max(readings)
+            rows += [(w / most_w, n / most, most_w) for n, w in readings if n != most]
+            models += [model] * (len(readings) - 1)
         kept, part, most_w = _columns(rows)
         yield _figures(
             gpu,
             "watts of an engine at a batch",
             kept,
             {"as at the largest": np.ones(len(kept)), "in proportion": part},
-            seen=[part, most_w],
+            features=[part, most_w],
             families=_twice(models),
             learner=_constants(_watts_at),
             bar_percent=bar,

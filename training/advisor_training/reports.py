@@ -250,29 +250,29 @@ def said(evaluation: Evaluation) -> list[str]:
 
 
 def _headline(evaluation: Evaluation) -> str:
-    found = _find_choices(evaluation, OURS, DEFAULT_OBJECTIVE)
-    if not found:
+    figures = _find_choices(evaluation, OURS, DEFAULT_OBJECTIVE)
+    if not figures:
         return "No choice could be scored."
     return (
-        f"In {found.choices} choices for {count_of(found.pairs, 'pair')} of {found.jobs} jobs, one "
-        f"of which it has not seen, the model saves {_between(found.saved)} of the energy for the "
-        f"same work (median {found.saved_median.value:.1f} %), one after the other "
-        f"where sharing does not pay; {found.loses.value:.0f} % of the choices cost more energy. "
-        f"Work is done {found.stp.value:.2f} times as fast, the slower job runs at "
-        f"{found.slower.value:.0f} % of its speed alone."
+        f"In {figures.choices} choices for {count_of(figures.pairs, 'pair')} of {figures.jobs} jobs, one "
+        f"of which it has not seen, the model saves {_between(figures.saved)} of the energy for the "
+        f"same work (median {figures.saved_median.value:.1f} %), one after the other "
+        f"where sharing does not pay; {figures.loses.value:.0f} % of the choices cost more energy. "
+        f"Work is done {figures.stp.value:.2f} times as fast, the slower job runs at "
+        f"{figures.slower.value:.0f} % of its speed alone."
     )
 
 
 def _servers(evaluation: Evaluation) -> str:
-    ways: tuple[tuple[str, Some], ...] = (
+    groups: tuple[tuple[str, Some], ...] = (
         ("with a server", "with a server"),
         ("without", "without a server"),
     )
     parts = [
-        f"{words} {_between(found.saved)} ({found.choices} choices, {found.pairs} pairs, "
-        f"{found.jobs} jobs; missed {found.missed.value if found.missed else 0:.0f} %)"
-        for words, pairs in ways
-        if (found := _find_choices(evaluation, OURS, DEFAULT_OBJECTIVE, pairs))
+        f"{words} {_between(figures.saved)} ({figures.choices} choices, {figures.pairs} pairs, "
+        f"{figures.jobs} jobs; missed {figures.missed.value if figures.missed else 0:.0f} %)"
+        for words, pairs in groups
+        if (figures := _find_choices(evaluation, OURS, DEFAULT_OBJECTIVE, pairs))
     ]
     return f"It saves {', '.join(parts)}." if parts else ""
 
@@ -286,14 +286,14 @@ def _compared(evaluation: Evaluation) -> str:
         "larger-rate": "90 % for the larger raw rate",
     }
     parts = [
-        f"{words} {found.saved.value:+.1f} % (costs more in {found.loses.value:.0f} %)"
+        f"{words} {figures.saved.value:+.1f} % (costs more in {figures.loses.value:.0f} %)"
         for method, words in others.items()
-        if (found := _find_choices(evaluation, method, DEFAULT_OBJECTIVE))
+        if (figures := _find_choices(evaluation, method, DEFAULT_OBJECTIVE))
     ]
     ours = [
-        f"{found.mean_percent:.1f} % by {name}"
+        f"{figures.mean_percent:.1f} % by {name}"
         for name in HEADLINE
-        if (found := _find_choices(evaluation, OURS, name))
+        if (figures := _find_choices(evaluation, OURS, name))
     ]
     return f"In the same pairs: {', '.join(parts)}. Of the oracle it reaches {', '.join(ours)}."
 
@@ -318,7 +318,10 @@ def _accuracy(evaluation: Evaluation) -> str:
         for words, error in (("rates", errors.rate), ("power", errors.power))
         if error
     ]
-    held = [f"{100 * found.overall:.0f} % of {name}" for name, found in evaluation.coverage.items()]
+    held = [
+        f"{100 * coverage.overall:.0f} % of {name}"
+        for name, coverage in evaluation.coverage.items()
+    ]
     return (
         f"It misses {' and '.join(parts)} at the nine splits. Its intervals for "
         f"{evaluation.wanted_coverage:.0%} hold {' and '.join(held)}."
@@ -326,11 +329,11 @@ def _accuracy(evaluation: Evaluation) -> str:
 
 
 def _basis(evaluation: Evaluation) -> str:
-    found = evaluation.basis
+    basis = evaluation.basis
     return (
-        f"{count_of(found.splits, 'split')} of {count_of(found.pairs, 'pair')} of "
-        f"{count_of(found.jobs, 'job')} on {count_of(found.cards, 'card')} of "
-        f"{', '.join(found.gpu_models)}; {found.launch_bound_pairs} of the pairs have a "
+        f"{count_of(basis.splits, 'split')} of {count_of(basis.pairs, 'pair')} of "
+        f"{count_of(basis.jobs, 'job')} on {count_of(basis.cards, 'card')} of "
+        f"{', '.join(basis.gpu_models)}; {basis.launch_bound_pairs} of the pairs have a "
         "launch-bound job. Brackets are 95 % intervals by a bootstrap over jobs."
     )
 
@@ -344,25 +347,25 @@ def _other_gpus(evaluation: Evaluation) -> str:
             "pairs of two."
         )
     parts = [
-        f"{_between(default.saved)} on the {found['left_out']} "
+        f"{_between(default.saved)} on the {gpu['left_out']} "
         f"({default.mean_percent:.1f} % of the oracle)"
-        for found in evaluation.gpus
-        if (default := found["fractions"].get(DEFAULT_OBJECTIVE))
+        for gpu in evaluation.gpus
+        if (default := gpu["fractions"].get(DEFAULT_OBJECTIVE))
     ]
     return (
         f"Learned from the other GPU models only, and without the job, it saves {', '.join(parts)}."
     )
 
 
-def _between(found: Interval) -> str:
-    return f"{found.value:.1f} % [{found.low:.1f} {found.high:.1f}]"
+def _between(interval: Interval) -> str:
+    return f"{interval.value:.1f} % [{interval.low:.1f} {interval.high:.1f}]"
 
 
 def printed_tables(
     evaluation: Evaluation, objectives: Sequence[str] = HEADLINE[1:]
 ) -> list[TextTable]:
     """The tables of the terminal, those without rows left out; `objectives` of the second one."""
-    found = [
+    tables = [
         _unseen_jobs(evaluation),
         _by_objective(evaluation, objectives),
         _protocols(evaluation),
@@ -408,11 +411,11 @@ def printed_tables(
             ("of", "where", "held"),
             [
                 (name, situation, f"{100 * part:.2f}")
-                for name, found in evaluation.coverage.items()
+                for name, coverage in evaluation.coverage.items()
                 for situation, part in [
-                    ("all", found.overall),
-                    ("worst job", found.least),
-                    *sorted(found.strata.items()),
+                    ("all", coverage.overall),
+                    ("worst job", coverage.least),
+                    *sorted(coverage.strata.items()),
                 ]
             ],
         ),
@@ -422,27 +425,27 @@ def printed_tables(
             ("seed", "saved", "share", "missed", *_ORACLES, "rate", "power"),
             [
                 (
-                    str(found["seed"]),
-                    f"{found['saved_percent']:.2f}",
-                    f"{found['shared_percent']:.0f}",
-                    "-" if found["missed_percent"] is None else f"{found['missed_percent']:.1f}",
-                    *(f"{found['fractions'][name]:.2f}" for name in HEADLINE),
-                    *_error_cells(found["errors"]),
+                    str(seed["seed"]),
+                    f"{seed['saved_percent']:.2f}",
+                    f"{seed['shared_percent']:.0f}",
+                    "-" if seed["missed_percent"] is None else f"{seed['missed_percent']:.1f}",
+                    *(f"{seed['fractions'][name]:.2f}" for name in HEADLINE),
+                    *_error_cells(seed["errors"]),
                 )
-                for found in evaluation.seeds
+                for seed in evaluation.seeds
             ],
         ),
         *gpu_tables(evaluation),
     ]
-    return [table for table in found if table.rows]
+    return [table for table in tables if table.rows]
 
 
 def _unseen_jobs(evaluation: Evaluation) -> TextTable:
     """Every method and rule by energy for the same work, a job left out at a time."""
-    found = _choice_figures(evaluation).xs(
+    figures = _choice_figures(evaluation).xs(
         (BY_WORKLOAD, DEFAULT_OBJECTIVE), level=("protocol", "objective")
     )
-    best_first = sorted(found.items(), key=lambda row: -row[1].saved.value)
+    best_first = sorted(figures.items(), key=lambda row: -row[1].saved.value)
     return TextTable(
         "Jobs that were not seen: energy saved for the same work against one after the other, each "
         f"job to keep {QUESTIONS[DEFAULT_OBJECTIVE].min_speed:g} of its speed; means in % with "
@@ -478,7 +481,7 @@ def _by_objective(evaluation: Evaluation, objectives: Sequence[str]) -> TextTabl
 
 def _protocols(evaluation: Evaluation) -> TextTable:
     """Each method under each protocol: what it saves, and how far it is off."""
-    found, errors = _choice_figures(evaluation), errors_of_all_pairs(evaluation)
+    figures, errors = _choice_figures(evaluation), errors_of_all_pairs(evaluation)
     steps = [step for name in PROTOCOLS for step in errors.index if step[0] == name]
     return TextTable(
         "By what is left out of training: energy saved, choices that lose, fraction of the oracle, "
@@ -489,11 +492,11 @@ def _protocols(evaluation: Evaluation) -> TextTable:
                 f"{protocol}, {method}",
                 _bounded(default and default.saved, 1),
                 _lose(default),
-                *(_mean_of(found.get((protocol, method, name))) for name in HEADLINE),
+                *(_mean_of(figures.get((protocol, method, name))) for name in HEADLINE),
                 *_error_cells(errors[protocol, method]),
             )
             for protocol, method in steps
-            for default in [found.get((protocol, method, DEFAULT_OBJECTIVE))]
+            for default in [figures.get((protocol, method, DEFAULT_OBJECTIVE))]
         ],
     )
 
@@ -514,11 +517,11 @@ def gpu_tables(evaluation: Evaluation) -> list[TextTable]:
             ),
             [
                 (
-                    *(str(found[name]) for name in ("left_out", "learned_pairs", "pairs")),
-                    *_gpu_cells(found),
-                    *(f"{factor:.2f}" for factor in found["widening"].values()),
+                    *(str(gpu[name]) for name in ("left_out", "learned_pairs", "pairs")),
+                    *_gpu_cells(gpu),
+                    *(f"{factor:.2f}" for factor in gpu["widening"].values()),
                 )
-                for found in evaluation.gpus
+                for gpu in evaluation.gpus
             ],
         ),
         TextTable(
@@ -541,9 +544,9 @@ def _gpu_cells(found: Mapping[str, Any]) -> Iterator[str]:
     yield _bounded(default and default.saved)
     yield _lose(default)
     for name in (DEFAULT_OBJECTIVE, RAW_OBJECTIVE):
-        chosen = fractions.get(name)
-        yield _mean_of(chosen)
-        yield f"{chosen.worst_percent:.1f}" if chosen else "-"
+        figures = fractions.get(name)
+        yield _mean_of(figures)
+        yield f"{figures.worst_percent:.1f}" if figures else "-"
     yield from _error_cells(found["errors"])
     yield from (f"{100 * part:.1f}" for part in found["held"].values())
 
@@ -590,11 +593,13 @@ def _worst_choices(evaluation: Evaluation, objective: str) -> TextTable:
     )
 
 
-def _bounded(found: Interval | None, digits: int = 2) -> str:
+def _bounded(interval: Interval | None, digits: int = 2) -> str:
     """A figure and its 95 % interval."""
-    if found is None:
+    if interval is None:
         return "-"
-    value, low, high = (f"{end:.{digits}f}" for end in (found.value, found.low, found.high))
+    value, low, high = (
+        f"{end:.{digits}f}" for end in (interval.value, interval.low, interval.high)
+    )
     return f"{value} [{low} {high}]"
 
 
@@ -606,9 +611,9 @@ def _mean_of(figures: ChoiceFigures | None) -> str:
     return f"{figures.mean_percent:.2f}" if figures else "-"
 
 
-def _error_cells(found: Errors) -> Iterator[str]:
+def _error_cells(errors: Errors) -> Iterator[str]:
     """Errors of rates and of the power: mean | median, percent."""
     yield from (
         (f"{error.mean_percent:.1f} | {error.median_percent:.1f}" if error else "-")
-        for error in (found.rate, found.power)
+        for error in (errors.rate, errors.power)
     )

@@ -52,7 +52,7 @@ from advisor.formats.wire import read, write
 from advisor.predict.profiles import Floats, make_profiles
 from advisor.validity.points import (
     author_of,
-    told,
+    claim_of,
     undisputed,
     window_of,
     with_pair_flags,
@@ -70,7 +70,7 @@ from advisor_models.registry import (
     read_artefact,
     write_artefact,
 )
-from advisor_training.learners import LEARNERS, HeldOut, Mask, OnFold, leave_one_job_out
+from advisor_training.learners import LEARNERS, HeldOut, Mask, OnFold, leave_job_out
 from advisor_training.rows import (
     LeftOut,
     PointSet,
@@ -78,9 +78,9 @@ from advisor_training.rows import (
     job_classes,
     measurement_of,
     profiles_that_lack,
-    right_ones,
     taught_here,
     whole_gpu,
+    with_right_results,
 )
 from advisor_training.scoring import Resamples, fractions, rounded_percent
 from advisor_training.train import (
@@ -111,13 +111,13 @@ class Collected:
     """What there is to learn from.
 
     Attributes:
-        own: Measured at this site, or observed there in launches; of launches that teach nothing
+        local: Measured at this site, or observed there in launches; of launches that teach nothing
             no point is made, and they are left out.
         bundled: What the model of the package was learned from.
         with_bundled: Whether a challenger learns from the bundled pairs, too.
     """
 
-    own: PointSet
+    local: PointSet
     bundled: PointSet
     with_bundled: bool = True
 
@@ -128,9 +128,9 @@ class Collected:
         Without the bundled points still the profiles of jobs in own pairs that have none here.
         """
         if self.with_bundled:
-            return self.own | self.bundled
-        lacking = profiles_that_lack(self.own.pairs, self.own.profiled, self.bundled.profiled)
-        return self.own | PointSet(profiled=tuple(lacking))
+            return self.local | self.bundled
+        lacking = profiles_that_lack(self.local.pairs, self.local.profiled, self.bundled.profiled)
+        return self.local | PointSet(profiled=tuple(lacking))
 
 
 def collect(
@@ -145,12 +145,12 @@ def collect(
     """
     bundled = bundled_points()
     if store is None:
-        return Collected(own=PointSet(), bundled=bundled, with_bundled=with_bundled)
+        return Collected(local=PointSet(), bundled=bundled, with_bundled=with_bundled)
     measured = PointSet(pairs=tuple(store.pair_points()), profiled=tuple(store.solo_points()))
-    seen = store.observations() if with_launches else []
-    borrowed = profiles_that_lack(seen, measured.profiled, bundled.profiled)
-    taught = taught_here(seen, [*measured.profiled, *borrowed], home)
-    return Collected(own=measured | taught, bundled=bundled, with_bundled=with_bundled)
+    observations = store.observations() if with_launches else []
+    borrowed = profiles_that_lack(observations, measured.profiled, bundled.profiled)
+    taught = taught_here(observations, [*measured.profiled, *borrowed], home)
+    return Collected(local=measured | taught, bundled=bundled, with_bundled=with_bundled)
 
 
 def bundled_points() -> PointSet:
@@ -182,7 +182,7 @@ def learned_from(champion: Artefact, collected: Collected, *, is_bundled: bool) 
             fix="promote another model: advisor models list",
         ):
             ids = frozenset[str](json.loads(champion.files[POINTS]))
-        return (collected.own | collected.bundled).where(lambda point: point.point_id in ids)
+        return (collected.local | collected.bundled).where(lambda point: point.point_id in ids)
     if is_bundled:
         return collected.bundled
     made = datetime.fromisoformat(champion.manifest.created_at)
@@ -192,10 +192,10 @@ def learned_from(champion: Artefact, collected: Collected, *, is_bundled: bool) 
 def _moment_of(point: Point, otherwise: datetime) -> datetime:
     """When a point was measured, with a time zone; otherwise where nobody can read it."""
     try:
-        found = datetime.fromisoformat(point.started_at)
+        moment = datetime.fromisoformat(point.started_at)
     except ValueError:
         return otherwise
-    return found if found.tzinfo else found.replace(tzinfo=otherwise.tzinfo)
+    return moment if moment.tzinfo else moment.replace(tzinfo=otherwise.tzinfo)
 
 
 _Reason: TypeAlias = Literal[
@@ -239,19 +239,19 @@ def _refuse(point: Point, reason: _Reason, why: str) -> _Refused:
 
 def without(points: PointSet, refused: Iterable[_Refused]) -> PointSet:
     """The points that were not refused."""
-    ids = {one.point_id for one in refused}
+    ids = {point.point_id for point in refused}
     return points.where(lambda point: point.point_id not in ids)
 
 
 def by_reason(refused: Iterable[_Refused]) -> tuple[RefusedPoints, ...]:
     """Counted by reason, in the order of `REASONS`."""
-    groups = grouped(refused, lambda one: one.reason)
+    groups = grouped(refused, lambda point: point.reason)
     return tuple(
         RefusedPoints(
-            reason, len(found), found[0].why, tuple(sorted(one.point_id for one in found))
+            reason, len(group), group[0].why, tuple(sorted(point.point_id for point in group))
         )
         for reason in REASONS
-        if (found := groups.get(reason))
+        if (group := groups.get(reason))
     )
 
 
@@ -291,26 +291,26 @@ def sift(collected: Collected, learned: PointSet, now: datetime) -> Sifted:
     Known points pass the cross-checks again, too, which newer profiles may sharpen; they are not
     counted as refused.
     """
-    points, known = collected.candidates, learned.ids
-    new = points.where(lambda point: point.point_id not in known)
-    old = points.where(lambda point: point.point_id in known)
+    points, learned_ids = collected.candidates, learned.ids
+    new = points.where(lambda point: point.point_id not in learned_ids)
+    old = points.where(lambda point: point.point_id in learned_ids)
     first: dict[str, _Refused] = {}
-    for one in (*_refused_alone(new, now), *_copies(new, old)):
-        first.setdefault(one.point_id, one)
+    for refusal in (*_refused_alone(new, now), *_copies(new, old)):
+        first.setdefault(refusal.point_id, refusal)
     refused = [*first.values()]
     flagged = with_flags(without(points, refused))
     refused += (
         _refuse(point, "flagged", doubt)
         for point in flagged.pairs
-        if point.point_id not in known and (doubt := _doubt(point))
+        if point.point_id not in learned_ids and (doubt := _doubt(point))
     )
     refused += (
         _refuse(point, "flagged", ", ".join(sorted(flags)))
         for point in flagged.profiled
-        if point.point_id not in known and (flags := WRONG.intersection(point.flags))
+        if point.point_id not in learned_ids and (flags := WRONG.intersection(point.flags))
     )
     usable = usable_points(flagged)
-    fresh = usable.where(lambda point: point.point_id not in known)
+    fresh = usable.where(lambda point: point.point_id not in learned_ids)
     refused += _voiding(fresh, usable.profiled)
     fresh, usable = without(fresh, refused), without(usable, refused)
     refused += too_fast(fresh.pairs, usable.profiled)
@@ -331,8 +331,8 @@ def usable_points(flagged: PointSet) -> PointSet:
     """
     return PointSet(
         pairs=tuple(point for point in flagged.pairs if _doubt(point) is None),
-        profiled=right_ones(flagged.profiled),
-        references=right_ones(flagged.references),
+        profiled=with_right_results(flagged.profiled),
+        references=with_right_results(flagged.references),
     )
 
 
@@ -361,7 +361,7 @@ def too_fast(pairs: Iterable[PairPoint], alone: Iterable[SoloPoint]) -> Iterator
 
 def _voiding(fresh: PointSet, alone: Sequence[SoloPoint]) -> Iterator[_Refused]:
     """Profiles by which one writer would void more than `MOST_VOIDED` pairs of others."""
-    impossible = {one.point_id for one in too_fast(fresh.pairs, alone)}
+    impossible = {refusal.point_id for refusal in too_fast(fresh.pairs, alone)}
     for writer in sorted({point.written_by for point in fresh.profiled if point.written_by}):
         pairs = [p for p in fresh.pairs if p.written_by != writer and p.point_id in impossible]
         left = [point for point in alone if point.written_by != writer]
@@ -428,12 +428,12 @@ def _copies(new: PointSet, others: PointSet) -> Iterator[_Refused]:
     Of unlike ones count those that `undisputed` has. What was learned from already stays: else a
     copy would take it away.
     """
-    found: dict[Hashable, dict[str, Point]] = {}
+    by_window: dict[Hashable, dict[str, Point]] = {}
     for point in new:
-        found.setdefault(window_of(point), {})[point.point_id] = point
-    known = {window_of(point): point.point_id for point in others}
-    for window, copies in found.items():
-        if window not in known and len(set(map(told, copies.values()))) > 1:
+        by_window.setdefault(window_of(point), {})[point.point_id] = point
+    first_ids = {window_of(point): point.point_id for point in others}
+    for window, copies in by_window.items():
+        if window not in first_ids and len(set(map(claim_of, copies.values()))) > 1:
             whose = sorted(set(map(author_of, copies.values())))
             why = (
                 f"{len(copies)} unlike copies of this window are there, by {listed(whose)}; "
@@ -446,7 +446,7 @@ def _copies(new: PointSet, others: PointSet) -> Iterator[_Refused]:
             copies = counted
         if not copies:
             continue
-        first = known.get(window, min(copies))
+        first = first_ids.get(window, min(copies))
         yield from (
             _refuse(point, "duplicate", f"the same window is there as {first}")
             for point in copies.values()
@@ -466,12 +466,12 @@ def scores(rows: Rows, held_out: HeldOut) -> pd.DataFrame:
     error of both rates and of the power at splits; `regret`, value of the chosen split below that
     of the best of the nine, as a part of it, NaN where the nine were not all measured.
     """
-    found = held_out.by_measurement(rows, rows.kind != "uncapped")
-    row = np.array([held_out.row[places[0]] for _, places in found])
-    tests = [held_out.take(np.array(places)) for _, places in found]
+    windows = held_out.by_measurement(rows, rows.kind != "uncapped")
+    row = np.array([held_out.row[places[0]] for _, places in windows])
+    tests = [held_out.take(np.array(places)) for _, places in windows]
     return pd.DataFrame(
         {
-            "left_out": [name for (name, _), _ in found],
+            "left_out": [name for (name, _), _ in windows],
             "row": row,
             "job_a": rows.job_a[row],
             "job_b": rows.job_b[row],
@@ -485,15 +485,17 @@ def _error(rows: Rows, of_test: HeldOut) -> float:
     row = of_test.row
     measured = np.column_stack([rows.speed_a[row], rows.speed_b[row], rows.power_w[row]])
     expected = np.column_stack([of_test.speed, of_test.power_w])
-    known = measured > 0  # a rate of 0 has no relative error
-    return float(np.abs(expected[known] / measured[known] - 1).mean()) if known.any() else 0.0
+    positive = measured > 0  # a rate of 0 has no relative error
+    return (
+        float(np.abs(expected[positive] / measured[positive] - 1).mean()) if positive.any() else 0.0
+    )
 
 
 def _regret(rows: Rows, of_test: HeldOut) -> float:
     if not (rows.kind[of_test.row] == "nine").all():
         return np.nan
-    found = fractions(rows, of_test, OBJECTIVES[DEFAULT_OBJECTIVE], POLICY.tie)
-    return 1 - float(found[0]) if len(found) else np.nan
+    parts = fractions(rows, of_test, OBJECTIVES[DEFAULT_OBJECTIVE], POLICY.tie)
+    return 1 - float(parts[0]) if len(parts) else np.nan
 
 
 FigureName: TypeAlias = Literal["error", "regret"]
@@ -549,10 +551,11 @@ def compare(
 ) -> tuple[ComparedFigure, ...]:
     """Both figures of two `scores` over every group, a mask of their rows, that has some."""
     return tuple(
-        found
+        figure_compared
         for group, mask in groups.items()
         for figure in FIGURES
-        if (found := _compared(champion[mask], challenger[mask], group, figure)) is not None
+        if (figure_compared := _compared(champion[mask], challenger[mask], group, figure))
+        is not None
     )
 
 
@@ -586,18 +589,18 @@ def decide(compared: Sequence[ComparedFigure], news: Sequence[str]) -> tuple[boo
     challenger need not be better in these: it has learned from newer points. `news` are jobs and
     GPU models that only the challenger has seen.
     """
-    if worse := [one for one in compared if one.is_worse]:
+    if worse := [figure for figure in compared if figure.is_worse]:
         return False, f"worse for {listed(map(_words, worse))}"
-    if better := [one for one in compared if one.is_better]:
+    if better := [figure for figure in compared if figure.is_better]:
         return True, f"better for {listed(map(_words, better))}"
     if news:
         return True, f"not worse, and has seen {listed(news)}"
     return True, "not worse, and has learned from newer points"
 
 
-def _words(one: ComparedFigure) -> str:
-    gain = f"{abs(one.gain_percent):.2f} [{one.low_percent:.2f} {one.high_percent:.2f}] points"
-    return f"{one.group} ({one.figure} by {gain})"
+def _words(figure: ComparedFigure) -> str:
+    gain = f"{abs(figure.gain_percent):.2f} [{figure.low_percent:.2f} {figure.high_percent:.2f}] points"
+    return f"{figure.group} ({figure.figure} by {gain})"
 
 
 HALF_LIFE_DAYS = 30.0
@@ -632,7 +635,7 @@ def _by_age(rows: Rows, points: PointSet) -> Floats:
         key, at = measurement_of(point), _moment_of(point, _LONG_AGO)
         begun[key] = min(begun.get(key, at), at)
     at = [begun[key] for key in _measurements(rows)]
-    days = np.array([(max(at) - one) / timedelta(days=1) for one in at])
+    days = np.array([(max(at) - moment) / timedelta(days=1) for moment in at])
     return np.maximum(0.5 ** (days / HALF_LIFE_DAYS), _LEAST_WEIGHT)
 
 
@@ -663,13 +666,11 @@ def _compare_with(
         InputError: nothing can be learned from the champion's points.
     """
     stage = on_stage("asking the champion's points")
-    of_champion = leave_one_job_out(
-        training_set(learned).rows, LEARNERS["extra-trees"], stage, rows
-    )
+    of_champion = leave_job_out(training_set(learned).rows, LEARNERS["extra-trees"], stage, rows)
     tests = scores(rows, held_out)
     solos = whole_gpu((*points.references, *points.profiled))
-    known = learned.ids
-    new = {measurement_of(p) for p in points.pairs if p.point_id not in known}
+    learned_ids = learned.ids
+    new = {measurement_of(p) for p in points.pairs if p.point_id not in learned_ids}
     newest = np.array([key in new for key in _measurements(rows)])
     row, classes = tests["row"].to_numpy(), job_classes(solos)
     models = rows.gpu_model[row]
@@ -730,7 +731,7 @@ class RetrainReport:
         line = f"{self.champion} {verdict}: {self.why}; "
         line += count_of(self.new_points, "new point")
         if out := sum(of_reason.points for of_reason in self.left_out):
-            reasons = ", ".join(f"{one.points} {one.reason}" for one in self.left_out)
+            reasons = ", ".join(f"{refused.points} {refused.reason}" for refused in self.left_out)
             line += f", {out} left out: {reasons}"
         return line
 
@@ -810,7 +811,7 @@ def _run(
         outcome="nothing-new",
         why="nothing new was measured",
         champion=champion,
-        launches_left_out=collected.own.left_out,
+        launches_left_out=collected.local.left_out,
     )
     if collected.candidates.ids <= learned.ids:
         return nothing
@@ -826,7 +827,9 @@ def _run(
         report, sifted, learned, (registry, folder / "draft", artefact.manifest), now, on_stage
     )
     # Of one who wrote more than a run learns from, the next run learns the rest.
-    if report.outcome != "promoted" or all(one.reason != "too-many" for one in report.left_out):
+    if report.outcome != "promoted" or all(
+        refused.reason != "too-many" for refused in report.left_out
+    ):
         # The hash is of all points that were there, refused ones among them.
         run = {"points_sha256": points_sha256, "at": report.at, "why": report.why}
         replace_file(folder / "last.json", write(run).encode() + b"\n")

@@ -67,7 +67,7 @@ from advisor.settings import Settings
 from advisor.validity.points import (
     FASTEST,
     LARGEST_SLOWDOWN,
-    own_results,
+    results_of_job,
     undisputed,
     with_pair_flags,
     with_solo_flags,
@@ -178,13 +178,13 @@ def solo_reference(
 def job_classes(solos: Sequence[SoloPoint]) -> Classes:
     """The class of each (GPU model, job) from its points on the whole GPU, medians over all."""
     points = grouped(solos, lambda point: (point.gpu_model, point.job))
-    return {key: code for key, found in points.items() if (code := _class(found))}
+    return {key: code for key, of_job in points.items() if (code := _class(of_job))}
 
 
 def _class(points: Sequence[SoloPoint]) -> str | None:
     compute = _median_of(points, "sm_active_percent")
-    known = (_median_of(points, name) for name in MEMORY_COUNTERS)
-    memory = next((percent for percent in known if percent is not None), None)
+    medians = (_median_of(points, name) for name in MEMORY_COUNTERS)
+    memory = next((percent for percent in medians if percent is not None), None)
     if compute is None or memory is None:
         return None
     return "".join("H" if percent >= HIGH_PERCENT else "L" for percent in (compute, memory))
@@ -217,10 +217,10 @@ _LEAST_USED = 0.75
 def kinds_of(points: Sequence[PairPoint]) -> list[_SplitKind]:
     """The kind of each point; those of one pair, card and run are looked at together."""
     groups = {
-        key: {split_of(point) for point in found if uses_the_gpu(point)}
-        for key, found in grouped(points, measurement_of).items()
+        key: {split_of(point) for point in of_measurement if uses_the_gpu(point)}
+        for key, of_measurement in grouped(points, measurement_of).items()
     }
-    own = {
+    limited = {
         key
         for key, splits in groups.items()
         for beside_itself in [key[0] == key[1]]
@@ -230,7 +230,8 @@ def kinds_of(points: Sequence[PairPoint]) -> list[_SplitKind]:
     return [
         "nine"
         # A launch has one split, which was chosen among the nine of its GPU or by its user.
-        if (measurement_of(point) in own or point.source == OBSERVED_SOURCE) and uses_the_gpu(point)
+        if (measurement_of(point) in limited or point.source == OBSERVED_SOURCE)
+        and uses_the_gpu(point)
         else _by_itself(point)
         for point in points
     ]
@@ -240,7 +241,10 @@ def is_full(splits: Iterable[Split], *, beside_itself: bool) -> bool:
     """Whether 50/50 and enough of the nine splits are there for their best to be an oracle."""
     present = set(splits)
     shares = [split.shares for split in present]
-    sides = sum(own < other for own, other in shares), sum(own > other for own, other in shares)
+    sides = (
+        sum(first < other for first, other in shares),
+        sum(first > other for first, other in shares),
+    )
     return (
         EQUAL in present
         and len(present) >= how_many(beside_itself=beside_itself) * (1 - _LARGEST_GAP)
@@ -391,7 +395,7 @@ def make_measurements(
     """
     left_out: Counter[str] = Counter()
     references = _references_by_job(solos)
-    found: list[Measurement] = []
+    measurements: list[Measurement] = []
     readable: list[PairPoint] = []
     for point in points:
         faults = {
@@ -410,9 +414,9 @@ def make_measurements(
         elif full and not made.is_full:
             left_out[_NOT_FULL] += len(group)
         else:
-            found.append(made)
+            measurements.append(made)
     return (
-        sorted(found, key=lambda m: (m.pair, -m.points, m.run, m.gpu_uuid)),
+        sorted(measurements, key=lambda m: (m.pair, -m.points, m.run, m.gpu_uuid)),
         sorted(LeftOut(reason, count) for reason, count in left_out.items()),
     )
 
@@ -435,7 +439,7 @@ def _measurement(
         k: [point for point, kind in zip(group, kinds, strict=True) if kind == k] for k in KINDS
     }
     repeats = grouped(of_kinds["nine"], lambda each: each.repeat)
-    found = Measurement(
+    measurement = Measurement(
         jobs=(job_a, job_b),
         gpu_model=point.gpu_model,
         gpu_uuid=point.gpu_uuid,
@@ -446,9 +450,9 @@ def _measurement(
         repeats=tuple(_medians(of_repeat, solos) for _, of_repeat in sorted(repeats.items())),
         observed=point.source == OBSERVED_SOURCE,
     )
-    shared = (split for kind in KINDS for split in found.splits[kind].values())
+    shared = (split for kind in KINDS for split in measurement.splits[kind].values())
     fastest = max(speed for result in shared for speed in result.speeds)
-    return DISTURBED if fastest > FASTEST else found
+    return DISTURBED if fastest > FASTEST else measurement
 
 
 def _medians(
@@ -610,7 +614,7 @@ def _columns(m: Measurement, profiles: tuple[Profile, Profile]) -> dict[str, Any
     results = [m.splits[kind][split] for kind, split in splits]
     places = [UNCAPPED if kind == UNCAPPED else SPLIT for kind, _ in splits]
     kinds = [kind_of(profile) for profile in profiles]
-    found: dict[str, Any] = {
+    columns: dict[str, Any] = {
         "gpu_model": m.gpu_model,
         "card": m.gpu_uuid,
         "run": m.run,
@@ -625,7 +629,7 @@ def _columns(m: Measurement, profiles: tuple[Profile, Profile]) -> dict[str, Any
     }
     for n, (side_name, profile) in enumerate(zip("ab", profiles, strict=True)):
         shares = [split.shares[n] for _, split in splits]
-        found |= {
+        columns |= {
             f"job_{side_name}": m.jobs[n],
             f"situation_{side_name}": [
                 of_job(kinds[n], (kinds[1 - n],), share, place)
@@ -638,7 +642,7 @@ def _columns(m: Measurement, profiles: tuple[Profile, Profile]) -> dict[str, Any
             f"solo_power_{side_name}_w": [result.parts[n].solo_power_w for result in results],
             f"profile_power_{side_name}_w": profile.whole_gpu_power_w,
         }
-    return found
+    return columns
 
 
 def _all_served(profile: Profile) -> float:
@@ -697,19 +701,19 @@ def make_data(
     Raises:
         InputError: no pair was measured well enough, or none has profiles of both its jobs.
     """
-    found, unused = make_measurements(points, [*references, *profiled], full=False)
-    if not found:
+    made, unused = make_measurements(points, [*references, *profiled], full=False)
+    if not made:
         raise InputError(
             f"none of {count_of(len(points), 'pair point')} can be learned from",
             why="; ".join(f"{item.points}: {item.reason}" for item in (*left_out, *unused)),
             fix="measure pairs at the nine splits, and their jobs alone: advisor colocate",
         )
     profiles = make_profiles(profiled)
-    measurements = tuple(m for m in found if _is_profiled(m, profiles))
+    measurements = tuple(m for m in made if _is_profiled(m, profiles))
     above_w = active_idle_fill(measurements, profiles)
     profiles = {key: with_active_idle(profile, above_w) for key, profile in profiles.items()}
     rows = make_rows(measurements, profiles)
-    missing = sum(m.points for m in found) - sum(m.points for m in measurements)
+    missing = sum(m.points for m in made) - sum(m.points for m in measurements)
     without = [LeftOut(UNPROFILED, missing)] if missing else []
     return Data(
         rows=rows,
@@ -732,8 +736,8 @@ def active_idle_fill(
         active_idle_above_of(model): active_idle_above_w(of_model, profiles)
         for model, of_model in sorted(grouped(measurements, lambda m: m.gpu_model).items())
     }
-    known = {name: above_w for name, above_w in of_models.items() if above_w > 0}
-    return {ACTIVE_IDLE_ABOVE: active_idle_above_w(measurements, profiles)} | known
+    positive = {name: above_w for name, above_w in of_models.items() if above_w > 0}
+    return {ACTIVE_IDLE_ABOVE: active_idle_above_w(measurements, profiles)} | positive
 
 
 def active_idle_above_w(
@@ -744,14 +748,14 @@ def active_idle_above_w(
     The weighted median of what they are too high by makes the mean of |expected / measured - 1|
     least. 0 where no pair was measured below its limit.
     """
-    found = [
+    gaps_weights = [
         gap
         for m in measurements
         for gap in _gaps(m, *(profiles[job, m.gpu_model] for job in m.jobs))
     ]
-    if not found:
+    if not gaps_weights:
         return 0.0
-    gaps, weights = np.array(sorted(found)).T
+    gaps, weights = np.array(sorted(gaps_weights)).T
     reached = np.cumsum(weights)
     return max(float(gaps[np.searchsorted(reached, reached[-1] / 2)]), 0.0)
 
@@ -837,7 +841,7 @@ class PointSet:
         return frozenset(point.point_id for point in self)
 
 
-def read_own(settings: Settings, *, with_bundled: bool = False) -> PointSet | None:
+def read_local(settings: Settings, *, with_bundled: bool = False) -> PointSet | None:
     """The checked points of this host's store; None where it has no pairs.
 
     Jobs that have no profile of their own get the bundled one of that GPU model.
@@ -851,11 +855,11 @@ def read_own(settings: Settings, *, with_bundled: bool = False) -> PointSet | No
         pairs, solos = store.pair_points(), store.solo_points()
     if not pairs:
         return None
-    own = PointsSource(MEASURED_HERE, len(pairs), len(solos))
+    source = PointsSource(MEASURED_HERE, len(pairs), len(solos))
     if with_bundled:
-        return with_all_bundled(pairs, solos, own)
+        return with_all_bundled(pairs, solos, source)
     borrowed = profiles_that_lack(pairs, solos, bundled_solo_points())
-    sources = (own, PointsSource(BUNDLED, 0, len(borrowed))) if borrowed else (own,)
+    sources = (source, PointsSource(BUNDLED, 0, len(borrowed))) if borrowed else (source,)
     return _checked(pairs, [*solos, *borrowed], (), sources)
 
 
@@ -892,12 +896,12 @@ def with_launches(measured: PointSet, settings: Settings) -> PointSet:
     if not is_begun(settings.database_url, settings.home):
         return measured
     with open_store(settings.database_url, settings.home) as store:
-        seen = store.observations()
-    if not seen:
+        observations = store.observations()
+    if not observations:
         return measured
-    borrowed = profiles_that_lack(seen, measured.profiled, bundled_solo_points())
-    profiled = (*measured.profiled, *right_ones(with_solo_flags(borrowed)))
-    taught = taught_here(seen, profiled, settings.home)
+    borrowed = profiles_that_lack(observations, measured.profiled, bundled_solo_points())
+    profiled = (*measured.profiled, *with_right_results(with_solo_flags(borrowed)))
+    taught = taught_here(observations, profiled, settings.home)
     if not taught.pairs:
         return replace(measured, left_out=(*measured.left_out, *taught.left_out))
     of_launches = _checked(taught.pairs, profiled, taught.references, ())
@@ -936,8 +940,8 @@ def _checked(
     usable, flagged = select(with_pair_flags(together, solos))
     return PointSet(
         pairs=tuple(usable),
-        profiled=right_ones(solos),
-        references=right_ones(references),
+        profiled=with_right_results(solos),
+        references=with_right_results(references),
         left_out=(
             *([LeftOut("unlike copies of a window", disputed)] if disputed else ()),
             *(
@@ -949,7 +953,7 @@ def _checked(
     )
 
 
-def right_ones(points: Iterable[SoloPoint]) -> tuple[SoloPoint, ...]:
+def with_right_results(points: Iterable[SoloPoint]) -> tuple[SoloPoint, ...]:
     """Those of which the results are not wrong."""
     return tuple(point for point in points if WRONG.isdisjoint(point.flags))
 
@@ -961,13 +965,13 @@ def _read_kind(path: Path, kind: type[_Kind]) -> list[_Kind]:
         InputError: it cannot be read, or has points of the other kind.
     """
     points = read_points(path)
-    found = [point for point in points if isinstance(point, kind)]
-    if len(found) < len(points):
+    of_kind = [point for point in points if isinstance(point, kind)]
+    if len(of_kind) < len(points):
         raise InputError(
             f"{path} has solo points where pair points are wanted, or the other way round",
             fix="give pair points with --pairs and solo points with --solo",
         )
-    return found
+    return of_kind
 
 
 LEAST_S = 5.0
@@ -994,36 +998,40 @@ def teach(
     solos = grouped(in_time, lambda point: (point.job, point.gpu_model))
     left_out: Counter[str] = Counter()
     taught: list[Observation] = []
-    for given in {seen.point_id: seen for seen in observations}.values():
+    for given in {observation.point_id: observation for observation in observations}.values():
         check = (checks or {}).get(given.gpu_model)
         # Older versions did not keep the units of a GPU.
         units_total = given.units_total or (check and check.units_total)
-        seen = replace(given, units_total=units_total)
-        alone = [(part, solos.get((part.job, seen.gpu_model), ())) for part in seen.parts]
-        reason = _fault(seen)
+        observation = replace(given, units_total=units_total)
+        alone = [
+            (part, solos.get((part.job, observation.gpu_model), ())) for part in observation.parts
+        ]
+        reason = _fault(observation)
         if not reason and any(_has_changed(*of_part) for of_part in alone):
             reason = "launches of a job that is not the one that was profiled"
-        if not reason and any(_is_unread(part, seen, its, check) for part, its in alone):
+        if not reason and any(_is_unread(part, observation, its, check) for part, its in alone):
             reason = "launches at a count that is not safe, whose results were not read"
         if reason:
             left_out[reason] += 1
         else:
-            taught.append(seen)
+            taught.append(observation)
     return PointSet(
         pairs=tuple(map(_point, taught)),
-        references=tuple(point for seen in taught for point in _references(seen)),
+        references=tuple(point for observation in taught for point in _references(observation)),
         left_out=tuple(sorted(LeftOut(reason, count) for reason, count in left_out.items())),
     )
 
 
-def taught_here(seen: Sequence[Observation], alone: Sequence[SoloPoint], home: Path) -> PointSet:
+def taught_here(
+    observations: Sequence[Observation], alone: Sequence[SoloPoint], home: Path
+) -> PointSet:
     """What launches teach at the site that keeps its checks of counts in `home`.
 
     Raises:
         StoreError: a check of counts cannot be read.
     """
-    checks = {model: checked_counts(home, model) for model in {o.gpu_model for o in seen}}
-    return teach(seen, alone, {model: check for model, check in checks.items() if check})
+    checks = {model: checked_counts(home, model) for model in {o.gpu_model for o in observations}}
+    return teach(observations, alone, {model: check for model, check in checks.items() if check})
 
 
 def profiles_that_lack(
@@ -1037,30 +1045,39 @@ def profiles_that_lack(
     return [point for point in others if (point.job, point.gpu_model) in lacking]
 
 
-def _fault(seen: Observation) -> str | None:
+def _fault(observation: Observation) -> str | None:
     """Why a launch by itself teaches nothing; None where it does."""
-    parts, is_limited, flags = seen.parts, seen.mode in _LIMITED, DOUBTFUL.intersection(seen.flags)
+    parts, is_limited, flags = (
+        observation.parts,
+        observation.mode in _LIMITED,
+        DOUBTFUL.intersection(observation.flags),
+    )
     faults = {
         "launches of more than two jobs": len(parts) > 2,
         f"launches flagged {', '.join(sorted(flags))}": bool(flags),
         "launches whose results were wrong": any(p.results in ("wrong", "differ") for p in parts),
-        "launches that failed": seen.state == "failed",
-        "launches without a rate or the power": not (seen.power_w and all(p.rate for p in parts)),
+        "launches that failed": observation.state == "failed",
+        "launches without a rate or the power": not (
+            observation.power_w and all(p.rate for p in parts)
+        ),
         "launches with a job below normal priority": any(p.below_normal for p in parts),
-        f"launches together for less than {SETTLE_S + LEAST_S:g} s": _settled_s(seen) < LEAST_S,
+        f"launches together for less than {SETTLE_S + LEAST_S:g} s": _settled_s(observation)
+        < LEAST_S,
         "launches whose limits were not read back": is_limited and not all(p.units for p in parts),
     }
     if fault := next((text for text, is_so in faults.items() if is_so), None):
         return fault
     # Only of a launch without these faults can a point be made.
-    if seen.mode != "uncapped" and not (is_limited and uses_the_gpu(_point(seen))):
+    if observation.mode != "uncapped" and not (is_limited and uses_the_gpu(_point(observation))):
         return "launches time-sliced, over-subscribed, or on too little of the GPU"
     return None
 
 
-def _settled_s(seen: Observation) -> float:
+def _settled_s(observation: Observation) -> float:
     # Older versions did not keep it.
-    return seen.overlap_s - SETTLE_S if seen.settled_s is None else seen.settled_s
+    return (
+        observation.overlap_s - SETTLE_S if observation.settled_s is None else observation.settled_s
+    )
 
 
 def _has_changed(part: ObservedPart, alone: Iterable[SoloPoint]) -> bool:
@@ -1071,29 +1088,29 @@ def _has_changed(part: ObservedPart, alone: Iterable[SoloPoint]) -> bool:
 
 def _is_unread(
     part: ObservedPart,
-    seen: Observation,
+    observation: Observation,
     alone: Iterable[SoloPoint],
     check: CheckedCounts | None,
 ) -> bool:
     """Whether nobody read results that may be wrong at its count of units."""
-    if part.results == "right" or seen.mode not in _LIMITED or part.units is None:
+    if part.results == "right" or observation.mode not in _LIMITED or part.units is None:
         return False
-    right, wrong = own_results(alone)
-    total = check.units_total if check else seen.units_total or part.units
+    right, wrong = results_of_job(alone)
+    total = check.units_total if check else observation.units_total or part.units
     return part.units in Safety(units_total=total, host=check, right=right, wrong=wrong).unsafe
 
 
-def _origin(seen: Observation) -> dict[str, Any]:
+def _origin(observation: Observation) -> dict[str, Any]:
     names = ("gpu_model", "gpu_uuid", "units_total", "mode", "power_limit_w", "started_at")
     same = {
-        name: getattr(seen, name)
+        name: getattr(observation, name)
         for name in (*names, "driver", "host", "tool_version", "written_by")
     }
     # Of the card: the same pair at the same split is one row, however often it is launched.
-    return {**same, "run": f"launches on {seen.gpu_uuid}", "source": OBSERVED_SOURCE}
+    return {**same, "run": f"launches on {observation.gpu_uuid}", "source": OBSERVED_SOURCE}
 
 
-def _point(seen: Observation) -> PairPoint:
+def _point(observation: Observation) -> PairPoint:
     return PairPoint(
         parts=tuple(
             PointPart(
@@ -1105,34 +1122,39 @@ def _point(seen: Observation) -> PairPoint:
                 job_hash=part.job_hash,
                 results=part.results,
             )
-            for part in seen.parts
+            for part in observation.parts
         ),
-        power_w=seen.power_w,
-        window_s=_settled_s(seen),
-        flags=seen.flags,
-        **_origin(seen),
+        power_w=observation.power_w,
+        window_s=_settled_s(observation),
+        flags=observation.flags,
+        **_origin(observation),
     )
 
 
-def _references(seen: Observation) -> Iterable[SoloPoint]:
+def _references(observation: Observation) -> Iterable[SoloPoint]:
     """The job that went on, where nothing limited it."""
-    rest_s, rest_j = seen.rest_s or 0.0, seen.rest_energy_j
-    left = [part for part in seen.parts if not part.ended_first]
-    if seen.mode != "uncapped" or len(left) != 1 or rest_s < SETTLE_S + LEAST_S or not rest_j:
+    rest_s, rest_j = observation.rest_s or 0.0, observation.rest_energy_j
+    left = [part for part in observation.parts if not part.ended_first]
+    if (
+        observation.mode != "uncapped"
+        or len(left) != 1
+        or rest_s < SETTLE_S + LEAST_S
+        or not rest_j
+    ):
         return
     (part,) = left
     if part.rest_rate:
         yield SoloPoint(
             job=part.job,
             share_percent=WHOLE,
-            units_granted=seen.units_total,
+            units_granted=observation.units_total,
             rate=part.rest_rate,
             rate_unit=part.rate_unit,
             job_hash=part.job_hash,
             results=part.results,
             power_w=rest_j / rest_s,
             window_s=rest_s,
-            **_origin(seen),
+            **_origin(observation),
         )
 
 
@@ -1168,8 +1190,8 @@ def load_dataset(
     """
     if isinstance(which, str) and which not in _NAMED and not Path(which).suffix:
         raise InputError(f"no data set {which}", fix=f"{', '.join(_NAMED)}, or a file of points")
-    own = _NAMED.get(str(which))
-    points = own() if own else read_points(Path(which))
+    read_named = _NAMED.get(str(which))
+    points = read_named() if read_named else read_points(Path(which))
     are_together = relative and any(isinstance(point, PairPoint) for point in points)
     solos = _references_by_job(_alone_of(solo)) if are_together else None
     return frame(_frame_row(point, solos) for point in points)
@@ -1177,8 +1199,8 @@ def load_dataset(
 
 def _alone_of(file: str | Path | None) -> list[SoloPoint]:
     bundled = (bundled_reference_points, bundled_solo_points, bundled_set_references)
-    found = read_points(Path(file)) if file else [point for read in bundled for point in read()]
-    return [point for point in found if isinstance(point, SoloPoint)]
+    records = read_points(Path(file)) if file else [point for read in bundled for point in read()]
+    return [point for point in records if isinstance(point, SoloPoint)]
 
 
 def _frame_row(point: Record, solos: Mapping[str, Sequence[SoloPoint]] | None) -> dict[str, Any]:

@@ -81,16 +81,16 @@ class Resamples:
 
     def mean(self, values: Sequence[float] | Floats) -> Interval:
         """Of values that are in the order of the pairs."""
-        found = np.asarray(values, dtype=np.float64)
-        return _estimate(float(found.mean()), self._weights @ found / self._weights.sum(axis=1))
+        samples = np.asarray(values, dtype=np.float64)
+        return _estimate(float(samples.mean()), self._weights @ samples / self._weights.sum(axis=1))
 
     def median(self, values: Sequence[float] | Floats) -> Interval:
         """The same of the median."""
-        found = np.asarray(values, dtype=np.float64)
-        order = np.argsort(found, kind="stable")
+        samples = np.asarray(values, dtype=np.float64)
+        order = np.argsort(samples, kind="stable")
         reached = np.cumsum(self._weights[:, order], axis=1)
         places = (reached >= reached[:, -1:] / 2).argmax(axis=1)
-        return _estimate(float(np.median(found)), found[order][places])
+        return _estimate(float(np.median(samples)), samples[order][places])
 
 
 def _estimate(value: float, drawn: npt.NDArray[np.float64]) -> Interval:
@@ -143,9 +143,9 @@ def noise_ceiling(measurements: Iterable[Measurement], objective: Objective) -> 
         )
         for pair, of_pair in grouped(measurements, lambda m: m.pair).items()
     ]
-    takes = [found for groups in by_pair for found in groups]
-    scores = [score for found in takes for score in _scores(found, objective)]
-    changes = [change for found in takes for change in _changes(found, objective)]
+    takes = [take for groups in by_pair for take in groups]
+    scores = [score for take in takes for score in _scores(take, objective)]
+    changes = [change for take in takes for change in _changes(take, objective)]
     if not scores or not changes:
         return None
     return Ceiling(
@@ -178,9 +178,9 @@ def _alike(takes: Sequence[_Take], *, beside_itself: bool) -> list[list[_Take]]:
 
 
 def _scores(takes: Sequence[_Take], objective: Objective) -> Iterator[float]:
-    for (_, one), (_, other) in itertools.permutations(takes, 2):
-        common = one.keys() & other.keys()
-        chosen = best([Candidate(split, one[split]) for split in common], objective, 0.0).split
+    for (_, first), (_, other) in itertools.permutations(takes, 2):
+        common = first.keys() & other.keys()
+        chosen = best([Candidate(split, first[split]) for split in common], objective, 0.0).split
         most = max(objective.value(other[split]) for split in common)
         if most > 0:
             yield objective.value(other[chosen]) / most
@@ -188,9 +188,9 @@ def _scores(takes: Sequence[_Take], objective: Objective) -> Iterator[float]:
 
 def _changes(takes: Sequence[_Take], objective: Objective) -> Iterator[float]:
     """Relative differences of (an uneven split over 50/50) between each two takes."""
-    for (_, one), (_, other) in itertools.combinations(takes, 2):
-        for split in sorted(one.keys() & other.keys() - {EQUAL}):
-            ratios = sorted(_over_equal(take, split, objective) for take in (one, other))
+    for (_, first), (_, other) in itertools.combinations(takes, 2):
+        for split in sorted(first.keys() & other.keys() - {EQUAL}):
+            ratios = sorted(_over_equal(take, split, objective) for take in (first, other))
             if ratios[1] > 0:
                 yield 1 - ratios[0] / ratios[1]
 
@@ -209,7 +209,7 @@ def fractions(rows: Rows, predicted: HeldOut, objective: Objective, tie: float) 
     measurement), in their order, so a measurement that was left out for two jobs counts twice;
     those in which no split is worth anything are not among them.
     """
-    found: list[float] = []
+    parts: list[float] = []
     for _, places in predicted.by_measurement(rows, rows.kind == "nine"):
         row = predicted.row[places]
         measured = np.column_stack([rows.speed_a, rows.speed_b])[row]
@@ -219,8 +219,8 @@ def fractions(rows: Rows, predicted: HeldOut, objective: Objective, tie: float) 
         chosen = best(candidates, objective, tie)
         if max(values) > 0:
             place = next(n for n, candidate in enumerate(candidates) if candidate is chosen)
-            found.append(values[place] / max(values))
-    return np.array(found)
+            parts.append(values[place] / max(values))
+    return np.array(parts)
 
 
 def speed_errors(rows: Rows, predicted: HeldOut, kind: str = "nine") -> Floats:
@@ -232,8 +232,8 @@ def speed_errors(rows: Rows, predicted: HeldOut, kind: str = "nine") -> Floats:
     tests = rows.kind[predicted.row] == kind
     row = predicted.row[tests]
     measured = np.concatenate([rows.speed_a[row], rows.speed_b[row]])
-    known = measured > 0
-    return np.abs(flat(predicted.speed[tests])[known] / measured[known] - 1)
+    positive = measured > 0
+    return np.abs(flat(predicted.speed[tests])[positive] / measured[positive] - 1)
 
 
 def head_errors(rows: Rows, predicted: HeldOut, learner: HeadLearner, kind: str = "nine") -> Floats:
@@ -307,14 +307,14 @@ def compare(
 
 def errors_of(data: Data, held_out: HeldOut, which: Mask) -> Errors:
     """Errors over the tested ones of the rows of a mask."""
-    asked = held_out.tested & which[held_out.row]
-    found = compare(data, held_out, asked)
-    (rates, measured_rates), (speeds, measured_speeds) = found["rate"], found["speed"]
+    tested = held_out.tested & which[held_out.row]
+    compared = compare(data, held_out, tested)
+    (rates, measured_rates), (speeds, measured_speeds) = compared["rate"], compared["speed"]
     return Errors(
-        rows=int(asked.sum()),
+        rows=int(tested.sum()),
         rate=error(flat(rates), flat(measured_rates)),
         speed=error(flat(speeds), flat(measured_speeds)),
-        power=error(*found["power"]),
+        power=error(*compared["power"]),
         rates_sum=error(rates.sum(axis=1), measured_rates.sum(axis=1)),
         speeds_sum=error(speeds.sum(axis=1), measured_speeds.sum(axis=1)),
     )
@@ -322,10 +322,10 @@ def errors_of(data: Data, held_out: HeldOut, which: Mask) -> Errors:
 
 def error(expected: Floats, measured: Floats) -> Error | None:
     """The relative errors in short; values measured as 0 have none. None of no values."""
-    known = measured > 0
-    if not known.any():
+    positive = measured > 0
+    if not positive.any():
         return None
-    errors = 100 * np.abs(expected[known] / measured[known] - 1)
+    errors = 100 * np.abs(expected[positive] / measured[positive] - 1)
     return Error(float(errors.mean()), float(np.median(errors)))
 
 
@@ -339,16 +339,16 @@ _LOW_END = 0.95
 
 
 def speed_around(
-    known: Strata, capacity: float, split: Split, part: int, profiles: Sequence[Profile]
+    strata: Strata, capacity: float, split: Split, part: int, profiles: Sequence[Profile]
 ) -> Interval:
     """What is expected of a job of a split that could reach a speed.
 
-    `known` has bounds of speeds by stratum (`advisor_models.registry`); empty: nothing is known.
+    `strata` has bounds of speeds by stratum (`advisor_models.registry`); empty: nothing is known.
     """
     kinds = [kind_of(profile) for profile in profiles]
     place = SPLIT if split.is_limited else UNCAPPED
     name = of_job(kinds[part], (*kinds[:part], *kinds[part + 1 :]), split.shares[part], place)
-    bounds = bounds_of_stratum(known, name) if known else LogBounds(-math.inf, math.inf)
+    bounds = bounds_of_stratum(strata, name) if strata else LogBounds(-math.inf, math.inf)
     low, high = bounds.factors
     speeds = np.array([[capacity], [capacity * low], [capacity * high]])
     return Interval(*possible_speeds(profiles[part], speeds)[:, 0].tolist())
@@ -460,11 +460,11 @@ def choose(
     profiles' rates; `tie` is that of `advisor.core.objectives`. They may be scored by
     another question. Measurements in which nothing is worth anything are left out.
     """
-    found = (
+    choices = (
         _scored(data, key, _pick(data, key, options, question, tie), judged_by or question)
         for key, options in _expected(data, held_out, question)
     )
-    return [choice for choice in found if choice]
+    return [choice for choice in choices if choice]
 
 
 def choose_by_rule(
@@ -475,8 +475,8 @@ def choose_by_rule(
     Measurements that lack what it chooses are left out.
     """
     named = ((key, RULES[rule](data, data.measurements[key[1]])) for key in keys)
-    found = (_scored(data, key, name, question) for key, name in named)
-    return [choice for choice in found if choice]
+    choices = (_scored(data, key, name, question) for key, name in named)
+    return [choice for choice in choices if choice]
 
 
 def keys_of(choices: Iterable[Choice]) -> list[_ChoiceKey]:
@@ -487,9 +487,9 @@ def keys_of(choices: Iterable[Choice]) -> list[_ChoiceKey]:
 def _larger_rate(data: Data, measurement: Measurement) -> str:
     """90 % for the job with more steps per second, at a safe split; empty: not in the profiles."""
     profiles = data.profiles_of(measurement)
-    one, other = (profile.whole_gpu_rate for profile in profiles)
-    larger = Split((90.0, 10.0) if one > other else (10.0, 90.0))
-    (split,) = safe_splits_of(profiles, [EQUAL if one == other else larger], None)
+    rate_a, other = (profile.whole_gpu_rate for profile in profiles)
+    larger = Split((90.0, 10.0) if rate_a > other else (10.0, 90.0))
+    (split,) = safe_splits_of(profiles, [EQUAL if rate_a == other else larger], None)
     return str(split) if split and is_within(split, profiles) else ""
 
 
@@ -521,7 +521,9 @@ def _expected(
             _prediction(held_out, test, split, profiles, bounds)
             for test, split in zip(its, data.rows.splits(held_out.row[its]), strict=True)
         )
-        options = {name: found for name, found in named if _in_scope(name, question.scope)}
+        options = {
+            name: prediction for name, prediction in named if _in_scope(name, question.scope)
+        }
         if _in_scope("exclusive", question.scope):
             options["exclusive"] = predict_exclusive(profiles)
         if options:
@@ -572,7 +574,7 @@ def _pick(
         allowed.values(),
         lambda p: value(p.result),
         tie,
-        lambda p, worth: fewest_limits(p.split, jobs, worth),
+        lambda p, value: fewest_limits(p.split, jobs, value),
     )
     return next(name for name, option in allowed.items() if option is chosen)
 
@@ -582,20 +584,20 @@ def _scored(data: Data, key: _ChoiceKey, name: str, question: ChoiceQuestion) ->
     measurement = data.measurements[key[1]]
     jobs = data.profiles_of(measurement)
     # Every way that was measured; exclusive comes from the jobs alone.
-    ways = {str(split): result for split, result in measurement.nine.items()}
+    results = {str(split): result for split, result in measurement.nine.items()}
     others = {name: BASELINES[name](measurement) for name in BASELINES if name != "equal"}
-    ways |= {name: way for name, way in others.items() if way}
-    result = ways.get(name)
+    results |= {name: result_of for name, result_of in others.items() if result_of}
+    result = results.get(name)
     # The best way of the scope as measured; allowed ones first.
-    within = {n: way for n, way in ways.items() if _in_scope(n, question.scope)}
-    allowed = {n: way for n, way in within.items() if question.allows(n, way, jobs)} or within
-    values = {n: question.objective.value(way) for n, way in allowed.items()}
+    within = {n: r for n, r in results.items() if _in_scope(n, question.scope)}
+    allowed = {n: r for n, r in within.items() if question.allows(n, r, jobs)} or within
+    values = {n: question.objective.value(r) for n, r in allowed.items()}
     oracle = max(values, key=lambda n: values[n])
     most = values[oracle]
     if result is None or most <= 0:
         return None
     value = question.objective.value(result)
-    asked = question.min_speed > 0 and name != "exclusive"
+    has_limit = question.min_speed > 0 and name != "exclusive"
     return Choice(
         left_out=key[0],
         number=key[1],
@@ -606,11 +608,12 @@ def _scored(data: Data, key: _ChoiceKey, name: str, question: ChoiceQuestion) ->
         energy_saved=result.energy_saved,
         stp=result.stp,
         slower_speed=min(result.speeds),
-        missed=not question.allows(name, result, jobs) if asked else None,
+        missed=not question.allows(name, result, jobs) if has_limit else None,
         over={
-            baseline: value / worth
+            baseline: value / baseline_value
             for baseline, find in BASELINES.items()
-            if (found := find(measurement)) and (worth := question.objective.value(found)) > 0
+            if (baseline_result := find(measurement))
+            and (baseline_value := question.objective.value(baseline_result)) > 0
         },
     )
 
@@ -673,7 +676,7 @@ def figures_of(choices: Sequence[Choice]) -> ChoiceFigures | None:
         return drawn.mean([100 * value(choice) for choice in choices])
 
     worst = min(choices, key=lambda choice: choice.fraction)
-    asked = [c for c in choices if c.missed is not None]
+    limited = [c for c in choices if c.missed is not None]
     over = {name: [c.over[name] for c in choices if name in c.over] for name in BASELINES}
     return ChoiceFigures(
         choices=len(choices),
@@ -685,8 +688,8 @@ def figures_of(choices: Sequence[Choice]) -> ChoiceFigures | None:
         stp=drawn.mean([c.stp for c in choices]),
         slower=mean(lambda c: c.slower_speed),
         shared=mean(lambda c: c.chosen != "exclusive"),
-        missed=Resamples([c.jobs for c in asked]).mean([100.0 * bool(c.missed) for c in asked])
-        if asked
+        missed=Resamples([c.jobs for c in limited]).mean([100.0 * bool(c.missed) for c in limited])
+        if limited
         else None,
         fraction=mean(lambda c: c.fraction),
         p10_percent=100 * float(np.quantile([choice.fraction for choice in choices], 0.1)),

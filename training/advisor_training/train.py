@@ -28,7 +28,7 @@ from advisor.errors import InputError, ModelError, StoreError
 from advisor.formats.rows import to_row
 from advisor.predict.features import Float32s, feature_names_of
 from advisor.predict.profiles import COLUMNS, IDLE, Floats, filled
-from advisor_models.model_predictor import KNOWN_HEADS, LEAF, NODE, Forest, read_trees
+from advisor_models.model_predictor import ALL_HEADS, LEAF, NODE, Forest, read_trees
 from advisor_models.registry import (
     LIMITED,
     MOST_PAIRS,
@@ -79,7 +79,7 @@ from advisor_training.learners import (
     joined,
     learned_from,
     learners_for,
-    leave_one_job_out,
+    leave_job_out,
     leave_out,
     predicted,
 )
@@ -144,23 +144,25 @@ def carry_over(
             fix="measure more pairs: advisor colocate",
         )
     jobs = rows.take(~mask).jobs
-    own = sorted(set(rows.take(mask).jobs) - set(jobs))
+    learned_jobs = sorted(set(rows.take(mask).jobs) - set(jobs))
     draws = [Draw(job, ~mask & ~rows.of(job), rows.of(job)) for job in jobs]
-    found = leave_out(
+    held_out = leave_out(
         rows,
         learner,
         draws,
         lambda _, done, total: progress(name, done, total) if progress else None,
     )
-    if own:
+    if learned_jobs:
         fitted = learner(rows.take(~mask))
-        found = joined([found, *[predicted(fitted, rows, mask & rows.of(job), job) for job in own]])
-    is_tested = mask[found.row]
-    known = found.take(~is_tested)
+        held_out = joined(
+            [held_out, *[predicted(fitted, rows, mask & rows.of(job), job) for job in learned_jobs]]
+        )
+    is_tested = mask[held_out.row]
+    kept = held_out.take(~is_tested)
     return _Carried(
         left_out=name,
-        held_out=found.take(is_tested),
-        bounds={x.head.name: _without_limit(residuals_of(rows, known, x)) for x in learners},
+        held_out=held_out.take(is_tested),
+        bounds={x.head.name: _without_limit(residuals_of(rows, kept, x)) for x in learners},
         learned_pairs=len(np.unique(rows.pair[~mask])),
         learners=learners,
     )
@@ -182,13 +184,13 @@ def add_pairs(
     random = np.random.default_rng(SEED)
     orders = [random.permutation(pairs) for _ in range(DRAWS)]
     for count in (n for n in _ADDED if n < len(pairs)):
-        found: list[HeldOut] = []
+        folds: list[HeldOut] = []
         for number, order in enumerate(orders[:1] if count == 0 else orders, 1):
             tested = mask & ~np.isin(rows.pair, order[:count])
-            found.append(predicted(learner(rows.take(~tested)), rows, tested, f"draw {number}"))
+            folds.append(predicted(learner(rows.take(~tested)), rows, tested, f"draw {number}"))
             if progress:
                 progress(f"{count} pairs", number, DRAWS)
-        yield count, found
+        yield count, folds
 
 
 def fits(rows: Rows) -> int:
@@ -203,9 +205,9 @@ def fits(rows: Rows) -> int:
 
 def mean_held(carried: _Carried, rows: Rows, draws: Sequence[HeldOut]) -> dict[str, float]:
     """By head, the part within the intervals of the other GPU models, the mean over draws."""
-    found = [_residuals(carried, rows, held_out) for held_out in draws]
+    of_draws = [_residuals(carried, rows, held_out) for held_out in draws]
     return {
-        name: float(np.mean([held(of_draw[name], bounds) for of_draw in found]))
+        name: float(np.mean([held(of_draw[name], bounds) for of_draw in of_draws]))
         for name, bounds in carried.bounds.items()
     }
 
@@ -213,8 +215,8 @@ def mean_held(carried: _Carried, rows: Rows, draws: Sequence[HeldOut]) -> dict[s
 def widenings(carried: _Carried, rows: Rows) -> dict[str, float]:
     """By head, how much wider the intervals must be to hold what they promise."""
     return {
-        name: widening(found, carried.bounds[name])
-        for name, found in _residuals(carried, rows, carried.held_out).items()
+        name: widening(residuals, carried.bounds[name])
+        for name, residuals in _residuals(carried, rows, carried.held_out).items()
     }
 
 
@@ -234,14 +236,16 @@ def learn_other_gpu(
         for name in gpu_models(rows)
         if len(np.unique(rows.pair[rows.gpu_model == name])) <= len(np.unique(rows.pair)) / 2
     ]
-    assumed = {x.head.name: x.one_gpu_widening for x in learners}
+    assumed = {x.head.name: x.single_gpu_widening for x in learners}
     if not names:
         return OtherGpu(assumed, (), MOST_PAIRS)
     # A head that not every row tells may be known of one GPU model only.
-    every = [x for x in learners if x.is_known(rows).all()]
-    found = [carry_over(rows, rows.gpu_model == n, n, learner, progress, every) for n in names]
-    wider = [widenings(carried, rows) for carried in found]
-    par = [_pairs_to_par(rows, carried, learner, progress) for carried in found]
+    every = [x for x in learners if x.is_measured(rows).all()]
+    carried_models = [
+        carry_over(rows, rows.gpu_model == n, n, learner, progress, every) for n in names
+    ]
+    wider = [widenings(carried, rows) for carried in carried_models]
+    par = [_pairs_to_par(rows, carried, learner, progress) for carried in carried_models]
     return OtherGpu(
         widening=assumed
         | {x.head.name: round(max(w[x.head.name] for w in wider), 3) for x in every},
@@ -265,10 +269,10 @@ def _pairs_to_par(
 
 def _residuals(carried: _Carried, rows: Rows, held_out: HeldOut) -> dict[str, Residuals]:
     """By head; all splits alike, since whether another GPU model is at its limit is not known."""
-    found = {x.head.name: residuals_of(rows, held_out, x) for x in carried.learners}
+    residuals = {x.head.name: residuals_of(rows, held_out, x) for x in carried.learners}
     return {
         name: replace(each, stratum=np.char.replace(each.stratum, LIMITED, SPLIT), gpu_model=None)
-        for name, each in found.items()
+        for name, each in residuals.items()
     }
 
 
@@ -293,7 +297,7 @@ LIBRARIES = ("numpy", "scikit-learn")
 _LARGEST_DIFFERENCE = 1e-12
 
 
-def trees_files(fitted: Mapping[str, Any], asked: Mapping[str, Float32s]) -> dict[str, bytes]:
+def trees_files(fitted: Mapping[str, Any], inputs: Mapping[str, Float32s]) -> dict[str, bytes]:
     """The trees of all heads by name of their file, which say on rows what scikit-learn says.
 
     `fitted` are the estimators of the heads.
@@ -302,22 +306,22 @@ def trees_files(fitted: Mapping[str, Any], asked: Mapping[str, Float32s]) -> dic
         ModelError: it does not, by more than `_LARGEST_DIFFERENCE`.
     """
     regressors = {name: estimator.regressor_ for name, estimator in fitted.items()}
-    found = {name: forest_bytes(regressor) for name, regressor in regressors.items()}
-    for name, data in found.items():
-        (by_file,) = Forest(read_trees(name, data, asked[name].shape[1]))(asked[name])
-        largest = float(np.abs(by_file - regressors[name].predict(asked[name])).max())
+    forests = {name: forest_bytes(regressor) for name, regressor in regressors.items()}
+    for name, data in forests.items():
+        (by_file,) = Forest(read_trees(name, data, inputs[name].shape[1]))(inputs[name])
+        largest = float(np.abs(by_file - regressors[name].predict(inputs[name])).max())
         if largest > _LARGEST_DIFFERENCE:
             raise ModelError(
                 f"{trees_file(name)} differs from scikit-learn by {largest:.2g}",
                 why=f"up to {_LARGEST_DIFFERENCE:g} of a logarithm is rounding",
                 fix="report this, with the version of scikit-learn",
             )
-    return {trees_file(name): data for name, data in found.items()}
+    return {trees_file(name): data for name, data in forests.items()}
 
 
 def forest_bytes(regressor: Any) -> bytes:
     """The trees of a regressor, as `advisor_models.model_predictor` has them."""
-    trees = [one.tree_ for one in regressor.estimators_]
+    trees = [tree.tree_ for tree in regressor.estimators_]
     roots = np.cumsum([0, *(tree.node_count for tree in trees[:-1])])
     left, right = (
         np.concatenate(
@@ -413,22 +417,22 @@ def make_training_set(
     of_jobs = [data.profiles[key] for key in sorted(used)]
     columns = {name: np.array([p.values[name][-1] for p in of_jobs]) for name in COLUMNS}
     columns[IDLE] = np.array([p.idle_power_w for p in of_jobs])
-    known = {name: values[~np.isnan(values)] for name, values in columns.items()}
-    if not len(known[IDLE]):
+    present = {name: values[~np.isnan(values)] for name, values in columns.items()}
+    if not len(present[IDLE]):
         raise InputError(
             "no profile of the pairs' jobs has the power of the idle GPU",
             why="the power of a pair is predicted from it",
             fix="profile one of them on a GPU that nothing else uses: advisor profile JOB",
         )
-    fill = {name: float(np.median(v)) if len(v) else 0.0 for name, v in known.items()}
+    fill = {name: float(np.median(v)) if len(v) else 0.0 for name, v in present.items()}
     fill |= {name: round(w, 3) for name, w in data.active_idle_fill.items()}
     profiles = {key: filled(data.profiles[key], fill) for key in used}
     every = [*points, *profiled, *references]
-    rows = make_rows(data.measurements, profiles, KNOWN_HEADS)
+    rows = make_rows(data.measurements, profiles, ALL_HEADS)
     blind = {key: filled(without_counters(data.profiles[key]), fill) for key in used}
     return TrainingSet(
         rows=rows,
-        blind=make_rows(data.measurements, blind, KNOWN_HEADS),
+        blind=make_rows(data.measurements, blind, ALL_HEADS),
         fill=fill,
         facts=DatasetFacts(
             sha256=dataset_sha256(every),
@@ -474,10 +478,10 @@ def fit_model(
     def learner(some: Rows) -> Regressors:
         return fit(extra_trees, some, learners)
 
-    held_out = leave_one_job_out(rows, learner, progress=progress)
+    held_out = leave_job_out(rows, learner, progress=progress)
     strict = left_out(rows, learner) if strictest(rows) != BY_WORKLOAD else held_out
-    asked_blind = leave_one_job_out(rows, learner, asked=blind) if blind is not None else None
-    calibrated = calibrate(rows, strict, asked_blind, learners)
+    blind_held_out = leave_job_out(rows, learner, wanted=blind) if blind is not None else None
+    calibrated = calibrate(rows, strict, blind_held_out, learners)
     other_gpu = learn_other_gpu(rows, learner, progress, learners)
     fitting = time.perf_counter()
     regressors = learner(rows)
@@ -510,28 +514,31 @@ def _figures(
     rows: Rows, held_out: HeldOut, calibrated: Calibrated, learners: Sequence[HeadLearner]
 ) -> dict[str, float]:
     """For jobs that were left out, at the nine splits where nothing else is said."""
-    found: dict[str, float] = {}
+    figures: dict[str, float] = {}
     for name in SCORED:
         scores = fractions(rows, held_out, OBJECTIVES[name], POLICY.tie)
         word = f"oracle_{name.replace('-', '_')}"
-        found[word] = float(scores.mean())
-        found[f"{word}_p10"] = float(np.quantile(scores, 0.1))
-        found[f"{word}_worst"] = float(scores.min())
+        figures[word] = float(scores.mean())
+        figures[f"{word}_p10"] = float(np.quantile(scores, 0.1))
+        figures[f"{word}_worst"] = float(scores.min())
     rates, uncapped = speed_errors(rows, held_out), speed_errors(rows, held_out, "uncapped")
-    found |= {"rate_mean_error": float(rates.mean()), "rate_median_error": float(np.median(rates))}
+    figures |= {
+        "rate_mean_error": float(rates.mean()),
+        "rate_median_error": float(np.median(rates)),
+    }
     others = [learner for learner in learners if learner.head.name != "speed"]
-    found |= {
+    figures |= {
         f"{x.head.name}_mean_error": float(head_errors(rows, held_out, x).mean()) for x in others
     }
-    found["uncapped_rate_mean_error"] = float(uncapped.mean())
-    found |= {
+    figures["uncapped_rate_mean_error"] = float(uncapped.mean())
+    figures |= {
         f"uncapped_{x.head.name}_mean_error": float(
             head_errors(rows, held_out, x, "uncapped").mean()
         )
         for x in others
     }
     held = {f"{figure_word(n)}_coverage": part.overall for n, part in calibrated.held.items()}
-    return {f"{name}_percent": round(100 * v, 3) for name, v in (found | held).items()}
+    return {f"{name}_percent": round(100 * v, 3) for name, v in (figures | held).items()}
 
 
 def make_artefact(
@@ -548,8 +555,8 @@ def make_artefact(
         ModelError: its trees are not what scikit-learn says.
     """
     rows = made_from.rows
-    asked = {n: flat(values[..., 1:]).astype(np.float32) for n, values in rows.heads.items()}
-    files = trees_files(trained.regressors.by_head, asked)
+    inputs = {n: flat(values[..., 1:]).astype(np.float32) for n, values in rows.heads.items()}
+    files = trees_files(trained.regressors.by_head, inputs)
     manifest = Manifest(
         schema=SCHEMA,
         version="",
@@ -573,7 +580,7 @@ def make_artefact(
 
 def _trained_head(learner: HeadLearner, rows: Rows, calibrated: Calibrated) -> TrainedHead:
     head = learner.head
-    seen = flat(rows.take(learner.is_known(rows)).heads[head.name][..., 1:])
+    inputs = flat(rows.take(learner.is_measured(rows)).heads[head.name][..., 1:])
     return TrainedHead(
         name=head.name,
         of=head.of,
@@ -581,7 +588,7 @@ def _trained_head(learner: HeadLearner, rows: Rows, calibrated: Calibrated) -> T
         unit=head.unit,
         prior=head.prior,
         features=feature_names_of(head.features_of),
-        ranges=tuple(zip(seen.min(axis=0).tolist(), seen.max(axis=0).tolist(), strict=True)),
+        ranges=tuple(zip(inputs.min(axis=0).tolist(), inputs.max(axis=0).tolist(), strict=True)),
         intervals=calibrated.intervals[head.name],
     )
 
@@ -638,12 +645,12 @@ def training_data(
     measured = read_measured(*files, with_bundled=with_bundled)
     rows = make_training_set(measured.pairs, measured.profiled, measured.references).rows
     learner = _LEARNERS[head]
-    known = rows.take(learner.is_known(rows))
-    seen, values, weight, row = learned_from(learner, known)
+    usable = rows.take(learner.is_measured(rows))
+    features, values, weight, row = learned_from(learner, usable)
     frame: Any = importlib.import_module("pandas").DataFrame
     return TrainingData(
-        X=frame(seen, columns=["prior", *feature_names_of(learner.head.features_of)]),
+        X=frame(features, columns=["prior", *feature_names_of(learner.head.features_of)]),
         y=values,
         weight=weight,
-        jobs=np.column_stack([known.job_a, known.job_b])[row],
+        jobs=np.column_stack([usable.job_a, usable.job_b])[row],
     )

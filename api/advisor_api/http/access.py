@@ -66,26 +66,26 @@ class TokenCache:
         """
         # Looked up by hash, so how long it takes says nothing about the secrets that are kept.
         key = hashlib.sha256(secret.encode()).digest()
-        known = self._good.get(key) or self._bad.get(key)
-        if known is None or time.monotonic() - known[0] >= _REMEMBERED_S:
-            known = (0.0, None)
+        looked = self._good.get(key) or self._bad.get(key)
+        if looked is None or time.monotonic() - looked[0] >= _REMEMBERED_S:
+            looked = (0.0, None)
             if _SECRET.fullmatch(secret):
-                known = await self._looked_up(secret)
-                ours, other = (self._good, self._bad) if known[1] else (self._bad, self._good)
+                looked = await self._looked_up(secret)
+                ours, other = (self._good, self._bad) if looked[1] else (self._bad, self._good)
                 other.pop(key, None)
-                ours[key] = known
-        if known[1] is None:
+                ours[key] = looked
+        if looked[1] is None:
             self._wrong.take(address)
-        return known[1]
+        return looked[1]
 
     async def _looked_up(self, secret: str) -> _Looked:
         if secret not in self._waiting:
             self._waiting[secret] = asyncio.get_running_loop().create_future()
-        found = self._waiting[secret]
+        lookup = self._waiting[secret]
         if self._reader is None:
             self._reader = asyncio.create_task(self._read())
         # Anyone who goes away takes the look from nobody else.
-        return await asyncio.shield(found)
+        return await asyncio.shield(lookup)
 
     async def _read(self) -> None:
         """Look up all that wait, one read after the other, until nobody does."""
@@ -122,16 +122,16 @@ class Caller:
         name: Of the token; of a process of this host its user, such as `uid:1000`; else
             `anonymous`.
         scopes: Those that others imply, too.
-        known: Whether the caller is identified.
+        identified: Whether the caller is identified.
     """
 
     name: str
     scopes: frozenset[str]
-    known: bool = True
+    identified: bool = True
 
 
-ANONYMOUS = Caller(name="anonymous", scopes=frozenset(), known=False)
-ANONYMOUS_READER = Caller(name="anonymous", scopes=frozenset({"read"}), known=False)
+ANONYMOUS = Caller(name="anonymous", scopes=frozenset(), identified=False)
+ANONYMOUS_READER = Caller(name="anonymous", scopes=frozenset({"read"}), identified=False)
 
 
 async def caller_of(authorization: bytes, address: str, tokens: TokenCache) -> Caller:
@@ -162,7 +162,7 @@ class _Needs(SecurityBase):
         caller = cast("Caller", request.scope["advisor.caller"])
         if self.scope in caller.scopes:
             return caller
-        if not caller.known:
+        if not caller.identified:
             raise _unauthorized(f"this needs a token with the scope {self.scope}", self.scope)
         raise HTTPException(
             403,
@@ -226,8 +226,8 @@ def peer_of(connection: int) -> Peer:
         OSError: it is none.
     """
     with socket.socket(fileno=os.dup(connection)) as ours:
-        found = ours.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-        _, uid, gid = _CREDENTIALS.unpack(found)
+        credentials = ours.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+        _, uid, gid = _CREDENTIALS.unpack(credentials)
         more = b""
         with suppress(OSError):  # too many, or the kernel does not say
             # SO_PEERGROUPS of asm-generic/socket.h, for which Python has no name, and 256 groups.

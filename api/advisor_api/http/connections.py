@@ -327,10 +327,10 @@ def _unix(path: Path) -> socket.socket:
 def _remove_left_over(path: Path) -> None:
     """Take away the socket of a server that was killed."""
     try:
-        found = path.lstat()
+        state = path.lstat()
     except OSError:
         return  # nothing is there, or `bind` says why not
-    if not stat.S_ISSOCK(found.st_mode) or found.st_uid not in (0, os.geteuid()):
+    if not stat.S_ISSOCK(state.st_mode) or state.st_uid not in (0, os.geteuid()):
         raise InputError(
             f"{path} is there already, and is not a socket of yours",
             fix="give another path: --socket",
@@ -349,8 +349,8 @@ def _remove_left_over(path: Path) -> None:
 def _tcp(options: ServeOptions) -> socket.socket:
     what = f"cannot listen on {options.host} port {options.port}"
     with InputError.instead_of(OSError, what, fix="give an address of this host: --host"):
-        found = socket.getaddrinfo(options.host, options.port, type=socket.SOCK_STREAM)
-    family, *_, address = found[0]
+        addresses = socket.getaddrinfo(options.host, options.port, type=socket.SOCK_STREAM)
+    family, *_, address = addresses[0]
     # Where the host is `::`, by IPv4 as well.
     both = family == socket.AF_INET6 and socket.has_dualstack_ipv6()
     try:
@@ -376,7 +376,7 @@ class Certificate:
 
     def __init__(self, certificate: Path, key: Path, client_ca: Path | None = None) -> None:
         self._files = (certificate, key)
-        self._seen = self._state()
+        self._loaded_state = self._state()
         self.context = _context()
         with InputError.instead_of(
             (OSError, ValueError),
@@ -396,9 +396,9 @@ class Certificate:
     def renew(self) -> None:
         """Load the files again where they changed; what cannot be used leaves the old ones."""
         state = self._state()
-        if state == self._seen or None in state:
+        if state == self._loaded_state or None in state:
             return
-        self._seen = state
+        self._loaded_state = state
         try:
             # First elsewhere: half of a new pair would spoil the context that is in use.
             _load(_context(), self._files)
@@ -414,10 +414,10 @@ class Certificate:
 
 def _state_of(file: Path) -> tuple[int, int, int] | None:
     try:
-        found = file.stat()
+        state = file.stat()
     except OSError:
         return None  # being replaced, or lost: the one that is loaded goes on
-    return found.st_ino, found.st_mtime_ns, found.st_size
+    return state.st_ino, state.st_mtime_ns, state.st_size
 
 
 def _context() -> ssl.SSLContext:

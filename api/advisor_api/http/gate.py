@@ -97,12 +97,12 @@ def family(
     values: Iterable[tuple[Sequence[str | None], float | None]],
 ) -> Metric:
     """What a collector gives: a metric with the values that are known, of labels that are."""
-    found = kind(f"advisor_{name}", text, labels=labels)
+    metric = kind(f"advisor_{name}", text, labels=labels)
     for of, value in values:
-        known = [label for label in of if label is not None]
-        if value is not None and len(known) == len(of):
-            found.add_metric(known, float(value))
-    return found
+        labels_of = [label for label in of if label is not None]
+        if value is not None and len(labels_of) == len(of):
+            metric.add_metric(labels_of, float(value))
+    return metric
 
 
 # On every answer that has not its own: scripts, styles and data come from here alone, nobody may
@@ -153,7 +153,7 @@ class Gate:
         self._group = options.socket_group
         self._most, self._in_flight = options.max_in_flight, 0
         # Of each caller, requests that are being answered, and their work.
-        self._known = [(_Semaphores(), most) for most in (max(1, self._most // 2), *_AT_ONCE)]
+        self._semaphores = [(_Semaphores(), most) for most in (max(1, self._most // 2), *_AT_ONCE)]
         metrics.in_flight.set_function(lambda: self._in_flight)
         self._log = _AccessLog(
             enabled=options.log_level in ("debug", "info"), as_json=options.log_format == "json"
@@ -193,7 +193,7 @@ class Gate:
         address = scope["client"][0] if scope["client"] else ""
         self.check_host(scope, headers)
         scope["advisor.caller"] = caller = await self.caller(scope, headers, address)
-        who = caller.name if caller.known else f"@{address}"
+        who = caller.name if caller.identified else f"@{address}"
         self._rates.take(who, _REQUEST_MS)
         if headers.get(b"content-length", b"0") == b"0" and b"transfer-encoding" not in headers:
             # No body follows.
@@ -240,7 +240,8 @@ class Gate:
             await self._app(scope, receive, send)
             return
         mine, reading, working = (
-            known.setdefault(who, asyncio.Semaphore(most)) for known, most in self._known
+            semaphores.setdefault(who, asyncio.Semaphore(most))
+            for semaphores, most in self._semaphores
         )
         # What a caller leaves over is for others.
         if (is_his := mine.locked()) or self._in_flight >= self._most:

@@ -81,7 +81,7 @@ class Buckets:
             HTTPException: 429, it came too soon; with the time to wait.
         """
         cost = min(cost, self._burst)
-        if (lacking := cost - self._found(caller)) > 0:
+        if (lacking := cost - self._refilled(caller)) > 0:
             wait_s = math.ceil(lacking / self._per_s)
             raise HTTPException(
                 429,
@@ -92,9 +92,9 @@ class Buckets:
 
     def charge(self, caller: str, cost: float) -> None:
         """Charge a caller for a request that has ended; the debt is one burst at most."""
-        self._left[caller] = (max(self._found(caller) - cost, -self._burst), self._now())
+        self._left[caller] = (max(self._refilled(caller) - cost, -self._burst), self._now())
 
-    def _found(self, caller: str) -> float:
+    def _refilled(self, caller: str) -> float:
         now = self._now()
         left, since = self._left.get(caller, (self._burst, now))
         return min(self._burst, left + (now - since) * self._per_s)
@@ -138,8 +138,8 @@ def checked_headers(scope: Scope) -> dict[bytes, bytes]:
         HTTPException: 400 or 414, a header is there twice, or the path is none.
     """
     pairs: list[tuple[bytes, bytes]] = scope["headers"]
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    headers = dict(pairs)
+    if len(headers) < len(pairs):
         names = [name for name, _ in pairs]
         for name in _NEEDED_ONCE:
             if names.count(name) > 1:
@@ -152,14 +152,14 @@ def checked_headers(scope: Scope) -> dict[bytes, bytes]:
         raise HTTPException(
             400, f"the path has characters that cannot be printed: {shown(scope['path'])}."
         )
-    return found
+    return headers
 
 
 def _name_of(host: bytes) -> str:
     text = host.decode("latin-1").lower()
-    if not (found := _HOST.fullmatch(text)):
+    if not (match := _HOST.fullmatch(text)):
         raise HTTPException(400, f"Host is {shown(text)}, and should be the name of the server.")
-    return found["address"] or found["name"]
+    return match["address"] or match["name"]
 
 
 LONG_BYTES = 16 * 1024

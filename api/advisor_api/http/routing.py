@@ -26,7 +26,7 @@ from starlette.types import Receive, Scope, Send
 
 from advisor.core.wording import shown
 from advisor.errors import AdvisorError, InputError
-from advisor.formats.wire import T, as_answer, read, told_faults, write_bytes
+from advisor.formats.wire import T, as_answer, fault_text, read, write_bytes
 from advisor_api.http.access import say_where_no_token_is_needed
 from advisor_api.http.limits import LONG_BYTES
 from advisor_api.own_process import worked
@@ -192,9 +192,9 @@ async def _answer(request: Request, error: Exception) -> Response:
     fault = fault_of(error)
     # What the library says of a path or a method that no route has.
     if fault.message in ("Not Found", "Method Not Allowed"):
-        asked = f"{request.method} {shown(request.url.path)}"
+        target = f"{request.method} {shown(request.url.path)}"
         fault = replace(
-            fault, message=f"there is no {asked} here. GET /openapi.json says what there is."
+            fault, message=f"there is no {target} here. GET /openapi.json says what there is."
         )
     log_fault(error, fault, request_id)
     headers = dict(fault.headers)
@@ -228,7 +228,7 @@ def _faults_of_input(error: RequestValidationError) -> str:
         # Without the names that the library has for types.
         names = [str(name) for name in fault["loc"] if not _TYPE.match(str(name))]
         places.setdefault(".".join(name[:_LONGEST] for name in names), []).append(fault)
-    return f"{told_faults(places)}."
+    return f"{fault_text(places)}."
 
 
 def not_found(what: str, fix: str) -> HTTPException:
@@ -374,7 +374,7 @@ def v1_router(tag: str, route_class: type[APIRoute] = _SentRoute) -> APIRouter:
     return APIRouter(
         prefix="/v1",
         tags=[tag],
-        dependencies=[KNOWN_QUERY],
+        dependencies=[CHECKED_QUERY],
         route_class=route_class,
         responses=ERROR_ANSWERS,
     )
@@ -390,13 +390,13 @@ def add_routes(app: FastAPI, routers: Iterable[APIRouter]) -> None:
         app.router.routes.extend(router.routes)
 
 
-async def _known_query(request: Request) -> None:
+async def _checked_query(request: Request) -> None:
     if not request.scope["query_string"]:
         return
-    known = set(_parameters(request.scope["route"].dependant))
+    allowed = set(_parameters(request.scope["route"].dependant))
     given = [name for name, _ in request.query_params.multi_items()]
-    if strangers := sorted(set(given) - known):
-        there = ", ".join(sorted(known)) or "none"
+    if strangers := sorted(set(given) - allowed):
+        there = ", ".join(sorted(allowed)) or "none"
         raise HTTPException(
             422, f"there is no query parameter {shown(strangers[0])}. There is {there}."
         )
@@ -412,5 +412,5 @@ def _parameters(dependant: Any) -> Iterator[str]:
         yield from _parameters(other)
 
 
-KNOWN_QUERY = Depends(_known_query)
+CHECKED_QUERY = Depends(_checked_query)
 """For routers whose routes have parameters: a slip in one would answer another question."""

@@ -56,7 +56,9 @@ class Books:
         """
         horizon, there = f"{now - _LONGEST:%Y%m%d}", frozenset(active)
         # One that ran for long may stand behind many that are newer.
-        gone = (self._state.launch(one) for one in self._active - there - self.ended.keys())
+        gone = (
+            self._state.launch(launch_id) for launch_id in self._active - there - self.ended.keys()
+        )
         self._take(row for row in gone if row)
         for rows in self._pages(_PAGE if self._is_first else _FEW):
             if not (self._take(rows) or self._is_first) or rows[-1].launch_id < horizon:
@@ -64,23 +66,23 @@ class Books:
         self._active, self._is_first = there, False
         oldest = now - _LONGEST
         self.ended = {
-            one: status
-            for one, status in self.ended.items()
-            if one >= horizon or ((ran := status.ran(now)) and ran[1] > oldest)
+            launch_id: status
+            for launch_id, status in self.ended.items()
+            if launch_id >= horizon or ((ran := status.ran(now)) and ran[1] > oldest)
         }
         shown = sorted(self.newest, reverse=True)[:MOST_ENDED]
-        self.newest = {one: self.newest[one] for one in shown}
+        self.newest = {launch_id: self.newest[launch_id] for launch_id in shown}
 
     def _take(self, rows: Iterable[LaunchRow]) -> bool:
         """Whether one of them is over that was not known to be."""
-        found = [row for row in rows if row.state in OVER and row.launch_id not in self.ended]
-        for row in found:
+        ended = [row for row in rows if row.state in OVER and row.launch_id not in self.ended]
+        for row in ended:
             status = stored_status(row)
             # There may be thousands.
             self.ended[row.launch_id] = replace(status, jobs=(), forecast=None, warnings=())
             if len(self.newest) < MOST_ENDED or row.launch_id > min(self.newest):
                 self.newest[row.launch_id] = status
-        return bool(found)
+        return bool(ended)
 
     def _pages(self, size: int) -> Iterator[list[LaunchRow]]:
         before, count = None, 0
@@ -120,41 +122,41 @@ class Board:
         Raises:
             StoreError: the database does not answer.
         """
-        told, now_s = "launch" in caller.scopes, time.monotonic()
-        began_s, made = self._kept.get(told, (-_FRESH_S, None))
+        in_full, now_s = "launch" in caller.scopes, time.monotonic()
+        began_s, made = self._kept.get(in_full, (-_FRESH_S, None))
         if made is None or (made.done() and now_s - began_s >= _FRESH_S):
             made = asyncio.create_task(asyncio.to_thread(self._made, caller))
-            self._kept[told] = now_s, made
+            self._kept[in_full] = now_s, made
         return await asyncio.shield(made)
 
     def _made(self, caller: Caller) -> Callable[[Request], Response]:
         with self._lock:
             service, now = self._service, self._now()
             active = listed(service, active=True, limit=64, before=None)
-            self._books.look((one.launch_id for one in active), now)
-            found = overview(
+            self._books.look((launch.launch_id for launch in active), now)
+            made = overview(
                 now=now,
-                running=[visible_launch(one, caller) for one in active],
-                ended=[visible_launch(one, caller) for one in self._books.newest.values()],
+                running=[visible_launch(launch, caller) for launch in active],
+                ended=[visible_launch(launch, caller) for launch in self._books.newest.values()],
                 entries=[*self._books.ended.values(), *active],
                 cards=self._cards(
-                    {uuid for one in active if one.silent_s is None for uuid in one.gpus}
+                    {uuid for launch in active if launch.silent_s is None for uuid in launch.gpus}
                 ),
                 host=HOST,
                 history_of=self._history,
                 prices=service.settings.policy.prices,
                 replayed=service.options.replayed,
             )
-            same = write_bytes(replace(found, at=""))
-            return ready_answer(as_answer(write_bytes(found)), same, JSON, "no-store")
+            same = write_bytes(replace(made, at=""))
+            return ready_answer(as_answer(write_bytes(made)), same, JSON, "no-store")
 
     def _history(self, launch_id: str) -> History | None:
         """Of one that is over it is read once."""
         if launch_id in self._ended:
             return self._ended[launch_id]
-        found = read_history(LaunchFolder(launches_folder(self._service.settings) / launch_id))
+        history = read_history(LaunchFolder(launches_folder(self._service.settings) / launch_id))
         newest = self._books.newest
         if launch_id in newest:
-            self._ended[launch_id] = found
+            self._ended[launch_id] = history
             self._ended = {name: self._ended[name] for name in self._ended if name in newest}
-        return found
+        return history

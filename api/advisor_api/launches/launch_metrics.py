@@ -68,49 +68,49 @@ class LaunchMetrics(Collector):
         if status.gpu_uuid is not None:
             for by_gpu in (self._used_j, self._saved_j, self._lost_j):
                 by_gpu[status.gpu_uuid] += 0.0
-        for one in status.jobs:
-            self._of_jobs_j[self._told(one.job)] += 0.0
+        for job in status.jobs:
+            self._of_jobs_j[self._label(job.job)] += 0.0
         if status.over:
             self._counted_j.pop(status.launch_id, None)
 
-    def _told(self, job: str) -> str:
+    def _label(self, job: str) -> str:
         return job if job in self._of_jobs_j or len(self._of_jobs_j) < MOST_JOBS else "other"
 
-    def score(self, seen: Observation, spec: LaunchSpec) -> None:
+    def score(self, observation: Observation, spec: LaunchSpec) -> None:
         """Hold what a pair did against what was expected of it; called once for each pair."""
-        forecast = None if seen.stretch else _forecast_of(seen, spec)
-        if forecast is None or seen.overlap_s < SETTLE_S + JUDGE_S:
+        forecast = None if observation.stretch else _forecast_of(observation, spec)
+        if forecast is None or observation.overlap_s < SETTLE_S + JUDGE_S:
             return
         rates = {interval.value: interval for interval in (job.rate for job in forecast.jobs)}
         with self._lock:
             for quantity, observed, expected in (
                 *(
                     ("rate", part.rate, rates.get(part.predicted_rate or 0.0))
-                    for part in seen.parts
+                    for part in observation.parts
                 ),
-                ("power", seen.power_w, forecast.power_w),
-                ("work_per_joule", seen.work_per_joule, forecast.work_per_joule),
+                ("power", observation.power_w, forecast.power_w),
+                ("work_per_joule", observation.work_per_joule, forecast.work_per_joule),
             ):
                 if observed is not None and expected is not None:
                     self._judged[quantity] += 1
                     self._missed[quantity] += is_far(observed, expected)
 
-    def count_energy(self, seen: Observation) -> None:
+    def count_energy(self, observation: Observation) -> None:
         """Add what jobs took together, and saved or lost by it; called once for each launch."""
-        used_j, apart_j = seen.energy_to_end_j, seen.energy_apart_j
+        used_j, apart_j = observation.energy_to_end_j, observation.energy_apart_j
         # What those took who were left after an end is in the first stretch, too.
-        if seen.stretch or used_j is None:
+        if observation.stretch or used_j is None:
             return
         with self._lock:
-            self._used_j[seen.gpu_uuid] += used_j
+            self._used_j[observation.gpu_uuid] += used_j
             # Wrong results, or work beyond a broken limit, are nothing that was done cheaper.
-            if apart_j is not None and not ({*seen.flags} & (WRONG | {LIMIT_BROKEN})):
-                self._saved_j[seen.gpu_uuid] += max(0.0, apart_j - used_j)
-                self._lost_j[seen.gpu_uuid] += max(0.0, used_j - apart_j)
-                if seen.launch_id in self._running:
-                    self._counted_j[seen.launch_id] += apart_j - used_j
-            for part in seen.parts:
-                self._of_jobs_j[self._told(part.job)] += part.energy_j or 0.0
+            if apart_j is not None and not ({*observation.flags} & (WRONG | {LIMIT_BROKEN})):
+                self._saved_j[observation.gpu_uuid] += max(0.0, apart_j - used_j)
+                self._lost_j[observation.gpu_uuid] += max(0.0, used_j - apart_j)
+                if observation.launch_id in self._running:
+                    self._counted_j[observation.launch_id] += apart_j - used_j
+            for part in observation.parts:
+                self._of_jobs_j[self._label(part.job)] += part.energy_j or 0.0
 
     def collect(self) -> Iterator[Metric]:
         """What prometheus_client asks for."""
@@ -118,7 +118,7 @@ class LaunchMetrics(Collector):
             states = Counter[str](self._states.values())
             running, silent = list(self._running.values()), len(self._silent)
             judged, missed = Counter(self._judged), Counter(self._missed)
-            energies = [dict(one) for one in (self._used_j, self._saved_j, self._lost_j)]
+            energies = [dict(energy) for energy in (self._used_j, self._saved_j, self._lost_j)]
             of_jobs_j, counted_j = dict(self._of_jobs_j), dict(self._counted_j)
         counted = get_args(State) if self.complete else ()
         yield _gauge("launches", "Launches of this host", "state", {s: states[s] for s in counted})
@@ -128,19 +128,19 @@ class LaunchMetrics(Collector):
             value=silent,
         )
         yield from (
-            _gauge(name, text, "gpu", {one.gpu_uuid: value_of(one) for one in running})
+            _gauge(name, text, "gpu", {launch.gpu_uuid: value_of(launch) for launch in running})
             for name, text, value_of in _OF_RUNNING
         )
         so_far = "Energy that the launch on a GPU saved so far, without sets that have ended, J"
         yield _gauge("running_energy_saved_joules", so_far, "gpu", {
-            one.gpu_uuid: ledger.alone_j - ledger.energy_j - counted_j.get(one.launch_id, 0.0)
-            for one in running if (ledger := one.ledger)
+            launch.gpu_uuid: ledger.alone_j - ledger.energy_j - counted_j.get(launch.launch_id, 0.0)
+            for launch in running if (ledger := launch.ledger)
         })  # fmt: skip
         for name, text, of_job in _OF_JOBS:
             values = (
-                ((one.gpu_uuid, job.job, str(slot)), of_job(one, job))
-                for one in running
-                for slot, job in enumerate(one.jobs)  # which tells copies apart
+                ((launch.gpu_uuid, job.job, str(slot)), of_job(launch, job))
+                for launch in running
+                for slot, job in enumerate(launch.jobs)  # which tells copies apart
                 if job.outcome == "running"
             )
             yield family(GaugeMetricFamily, name, text, ("gpu", "job", "slot"), values)
@@ -176,22 +176,22 @@ def _by(
 _gauge, _counter = partial(_by, GaugeMetricFamily), partial(_by, CounterMetricFamily)
 
 
-_WORTH = "Sum of relative speeds per watt of the launch that runs on a GPU, 1/J"
+_WORK_PER_JOULE = "Sum of relative speeds per watt of the launch that runs on a GPU, 1/J"
 
 _SAVED = "Energy saved for the same work by the launch on a GPU, against one after the other, part"
 
 
-def _predicted_speed(one: LaunchStatus, job: JobStatus) -> float | None:
+def _predicted_speed(launch: LaunchStatus, job: JobStatus) -> float | None:
     """Relative, by what is expected of the rate beside those that run now."""
     if job.predicted_rate is None:
         return None
     if job.rate and job.relative_speed:
         return job.predicted_rate.value * job.relative_speed / job.rate
     # One that stands still: what it does alone is known of those that began together.
-    known = one.forecast.jobs if one.forecast else ()
-    if len(known) != len(one.jobs):
+    forecasts = launch.forecast.jobs if launch.forecast else ()
+    if len(forecasts) != len(launch.jobs):
         return None
-    return job.predicted_rate.value / known[one.jobs.index(job)].solo_rate
+    return job.predicted_rate.value / forecasts[launch.jobs.index(job)].solo_rate
 
 
 def _seconds(milliseconds: float | None) -> float | None:
@@ -236,48 +236,56 @@ _ENERGIES = (
 )
 
 _OF_RUNNING: tuple[tuple[str, str, Callable[[LaunchStatus], float | None]], ...] = (
-    ("observed_work_per_joule", _WORTH, lambda one: one.work_per_joule),
+    ("observed_work_per_joule", _WORK_PER_JOULE, lambda launch: launch.work_per_joule),
     (
         "predicted_work_per_joule",
-        f"{_WORTH}, as forecast",
-        lambda one: one.forecast and one.forecast.work_per_joule.value,
+        f"{_WORK_PER_JOULE}, as forecast",
+        lambda launch: launch.forecast and launch.forecast.work_per_joule.value,
     ),
     (
         "launch_speed_drift",
         "Mean of the drifts of the jobs of the launch that runs on a GPU",
-        lambda one: one.speed_drift and one.speed_drift.ratio,
+        lambda launch: launch.speed_drift and launch.speed_drift.ratio,
     ),
     (
         "launch_work_per_joule_drift",
         "Work per joule of the launch so far, over what is promised",
-        lambda one: one.work_drift and one.work_drift.ratio,
+        lambda launch: launch.work_drift and launch.work_drift.ratio,
     ),
-    ("observed_power_watts", "Power of a GPU on which a launch runs, W", lambda one: one.power_w),
+    (
+        "observed_power_watts",
+        "Power of a GPU on which a launch runs, W",
+        lambda launch: launch.power_w,
+    ),
     (
         "predicted_power_watts",
         "The same, as forecast, W",
-        lambda one: one.predicted_power_w and one.predicted_power_w.value,
+        lambda launch: launch.predicted_power_w and launch.predicted_power_w.value,
     ),
     (
         "running_energy_joules",
         "Energy so far of the jobs that run on a GPU, J; it is counted when they end",
         # Of the set that runs; those before it are counted.
-        lambda one: None if one.energy_j is None else one.energy_j + (one.rest_energy_j or 0.0),
+        lambda launch: (
+            None if launch.energy_j is None else launch.energy_j + (launch.rest_energy_j or 0.0)
+        ),
     ),
-    ("observed_energy_saved", _SAVED, lambda one: one.energy_saved),
+    ("observed_energy_saved", _SAVED, lambda launch: launch.energy_saved),
     (
         "predicted_energy_saved",
         f"{_SAVED}, as forecast",
-        lambda one: one.forecast and one.forecast.energy_saved and one.forecast.energy_saved.value,
+        lambda launch: (
+            launch.forecast and launch.forecast.energy_saved and launch.forecast.energy_saved.value
+        ),
     ),
 )
 
 
-def _forecast_of(seen: Observation, spec: LaunchSpec) -> Forecast | None:
+def _forecast_of(observation: Observation, spec: LaunchSpec) -> Forecast | None:
     """The forecast that the observation was made beside; its jobs may stand the other way round."""
     for pair in spec.pairs:
         names = tuple(sorted(job.name for job in pair.jobs))
         expected = pair.forecast and pair.forecast.work_per_joule.value
-        if names == seen.jobs and expected == seen.predicted_work_per_joule:
+        if names == observation.jobs and expected == observation.predicted_work_per_joule:
             return pair.forecast
     return None

@@ -223,7 +223,7 @@ def launch(
         UnsafeCountError: the split has a count of SMs at which results are wrong.
     """
     hashed = request_hash(wanted)
-    if key and (earlier := service.state.asked_before(caller.name, key, hashed)):
+    if key and (earlier := service.state.earlier_launch(caller.name, key, hashed)):
         return _status_of(service, earlier)
     spec, gpu = _spec(service, wanted, caller)
     row = row_of(spec, first_status(spec, now(), gpu), service.home, hashed, key=key)
@@ -253,7 +253,7 @@ def _without_commands(spec: LaunchSpec) -> LaunchSpec:
 
     def named(part: LaunchPart) -> LaunchPart:
         job = part.job
-        told = Job(
+        named_job = Job(
             name=job.name,
             command=(),
             progress=ProgressSettings(unit=job.progress.unit),
@@ -261,7 +261,7 @@ def _without_commands(spec: LaunchSpec) -> LaunchSpec:
             offered_rate=job.offered_rate,
             max_p99_ms=job.max_p99_ms,
         )
-        return replace(part, job=told)
+        return replace(part, job=named_job)
 
     pairs = (replace(pair, parts=tuple(map(named, pair.parts))) for pair in spec.pairs)
     return replace(spec, pairs=tuple(pairs))
@@ -317,8 +317,8 @@ def listed(service: Service, *, active: bool, limit: int, before: str | None) ->
         StoreError: the database does not answer.
     """
     rows = service.state.launches(active_only=active, limit=limit, before=before)
-    found = [_status_of(service, row) for row in rows]
-    return [status for status in found if not (active and status.over)]
+    statuses = [_status_of(service, row) for row in rows]
+    return [status for status in statuses if not (active and status.over)]
 
 
 def _check_launchable(service: Service, names: Iterable[str]) -> None:
@@ -327,9 +327,9 @@ def _check_launchable(service: Service, names: Iterable[str]) -> None:
     Raises:
         InputError: there is one.
     """
-    known = set(service.engine.jobs.launchable())
+    launchable = set(service.engine.jobs.launchable())
     for name in dict.fromkeys(names):
-        if name not in known:
+        if name not in launchable:
             raise InputError(
                 f"there is no job {name} to launch",
                 why="only jobs with a good job file on the server can be launched",
@@ -418,8 +418,8 @@ def join(
     (name,) = wanted.names
     folder = _folder(service, launch_id, f"advisor launch --join {launch_id} {name}")
     # The same for the same key and body, so that it is asked once.
-    asked = "\n".join((caller.name, key or "", request_hash(wanted)))
-    join_id = hashlib.sha256(asked.encode()).hexdigest()[:16] if key else None
+    identity = "\n".join((caller.name, key or "", request_hash(wanted)))
+    join_id = hashlib.sha256(identity.encode()).hexdigest()[:16] if key else None
     if join_id and (before := read_request(folder, join_id)):
         return join_status(folder, join_id, before)
     _check_launchable(service, [name])

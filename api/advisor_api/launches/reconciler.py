@@ -95,14 +95,14 @@ class ObservationImporter:
         """
         launch_id, lines = folder.launch_id, observation_lines(folder)
 
-        def score(seen: Observation) -> None:
-            self._launch_metrics.score(seen, folder.read_spec())
+        def score(observation: Observation) -> None:
+            self._launch_metrics.score(observation, folder.read_spec())
 
         # What cannot be stored now is scored already, and only once.
         for done, take_in in ((self._counted, score), (self._stored, self._keep)):
             for line in lines[done[launch_id] :]:
-                if seen := _observation(line, launch_id):
-                    take_in(seen)
+                if observation := _observation(line, launch_id):
+                    take_in(observation)
                 done[launch_id] += 1
 
     def forget(self, launch_id: str) -> None:
@@ -110,32 +110,36 @@ class ObservationImporter:
         self._counted.pop(launch_id, None)
         self._stored.pop(launch_id, None)
 
-    def _keep(self, seen: Observation) -> None:
+    def _keep(self, observation: Observation) -> None:
         try:
-            if self._store.add([seen]):
-                self._launch_metrics.count_energy(seen)
-                _trace(seen)
+            if self._store.add([observation]):
+                self._launch_metrics.count_energy(observation)
+                _trace(observation)
         except InputError as error:
-            LOG.error("an observation of the launch %s is no good: %s", seen.launch_id, error)
+            LOG.error(
+                "an observation of the launch %s is no good: %s", observation.launch_id, error
+            )
 
 
-def _trace(seen: Observation) -> None:
+def _trace(observation: Observation) -> None:
     """A span for what ran, from its start to its end; without `--otel` it goes nowhere."""
-    begun_ns = int(datetime.fromisoformat(seen.started_at).timestamp() * 1e9)
-    told = {
-        "advisor.launch_id": seen.launch_id,
-        "advisor.jobs": seen.jobs,
-        "advisor.shares_percent": tuple(part.share_percent for part in seen.parts),
-        "advisor.state": seen.state,
-        "hw.id": seen.gpu_uuid,
-        "hw.model": seen.gpu_model,
-        "advisor.power_watts": seen.power_w,
-        "advisor.energy_joules": seen.energy_to_end_j,
-        "advisor.energy_saved_ratio": seen.energy_saved_to_end,
+    begun_ns = int(datetime.fromisoformat(observation.started_at).timestamp() * 1e9)
+    readings = {
+        "advisor.launch_id": observation.launch_id,
+        "advisor.jobs": observation.jobs,
+        "advisor.shares_percent": tuple(part.share_percent for part in observation.parts),
+        "advisor.state": observation.state,
+        "hw.id": observation.gpu_uuid,
+        "hw.model": observation.gpu_model,
+        "advisor.power_watts": observation.power_w,
+        "advisor.energy_joules": observation.energy_to_end_j,
+        "advisor.energy_saved_ratio": observation.energy_saved_to_end,
     }
-    known = {name: value for name, value in told.items() if value is not None}
-    span = trace.get_tracer("advisor").start_span("launch", attributes=known, start_time=begun_ns)
-    span.end(begun_ns + int((seen.overlap_s + (seen.rest_s or 0.0)) * 1e9))
+    attributes = {name: value for name, value in readings.items() if value is not None}
+    span = trace.get_tracer("advisor").start_span(
+        "launch", attributes=attributes, start_time=begun_ns
+    )
+    span.end(begun_ns + int((observation.overlap_s + (observation.rest_s or 0.0)) * 1e9))
 
 
 def _observation(line: bytes, launch_id: str) -> Observation | None:
@@ -178,12 +182,14 @@ class Housekeeping:
             return
         self._next_s = time.monotonic() + EVERY_S
         cleaned = self._cleaner.clean()
-        for one in cleaned.removed:
+        for launch in cleaned.removed:
             LOG.info(
                 "the folder of the launch %s, which ended %s, was removed for its %s: %.1f MiB",
-                one.launch_id, one.ended_at, one.reason, one.size_bytes / 2**20,
+                launch.launch_id, launch.ended_at, launch.reason, launch.size_bytes / 2**20,
             )  # fmt: skip
-        said = [f"the launch {one.launch_id} is not removed: {one.why}" for one in cleaned.kept]
+        said = [
+            f"the launch {launch.launch_id} is not removed: {launch.why}" for launch in cleaned.kept
+        ]
         # Once, however often it is looked at.
         for text in said:
             if text not in self._said:
@@ -219,7 +225,7 @@ class Reconciler:
         self._settled = set[str]()
         self._rows = dict[str, LaunchRow]()
         self._started = dict[str, tuple[int, float]]()
-        self._first_seen = dict[str, float]()
+        self._first_look_s = dict[str, float]()
         self._stopping = dict[str, Stopping]()
         self._said = dict[str, str]()
         self._lost = False
@@ -236,7 +242,9 @@ class Reconciler:
         folders = {folder.launch_id: folder for folder in list_folders(self._root)}
         self._settled &= folders.keys()
         there = self._rows.keys() | folders.keys()
-        self._first_seen = {one: at_s for one, at_s in self._first_seen.items() if one in there}
+        self._first_look_s = {
+            launch_id: at_s for launch_id, at_s in self._first_look_s.items() if launch_id in there
+        }
         for launch_id in (*(folders.keys() - self._settled), *(self._rows.keys() - folders.keys())):
             try:
                 if folder := folders.get(launch_id):
@@ -270,8 +278,8 @@ class Reconciler:
             gone = "the folder of the launch is gone, and nobody can tell what became of it"
             fail(row, self._state, "supervisor-gone", gone)
             return
-        asked_s = datetime.fromisoformat(row.created_at).timestamp()
-        if self._may_start and not self._is_young(row.launch_id, asked_s):
+        created_s = datetime.fromisoformat(row.created_at).timestamp()
+        if self._may_start and not self._is_young(row.launch_id, created_s):
             try:
                 start_supervisor(row, self._state, self._settings)
             except InputError as error:
@@ -290,10 +298,10 @@ class Reconciler:
         self._launch_metrics.set_status(status)
         self._observations.bring_in(folder)
         keep_status(row, status, self._state)
-        if folder.stop_asked():
+        if folder.stop_requested():
             stopping = self._stopping.setdefault(folder.launch_id, Stopping(folder))
-            if told := stopping.look(status):
-                LOG.error("%s", told)
+            if fault := stopping.look(status):
+                LOG.error("%s", fault)
         if status.over:
             self._settle(folder.launch_id)
 
@@ -328,7 +336,7 @@ class Reconciler:
             if tries
             else self._is_young(folder.launch_id, _made_at(folder))
         )
-        if folder.stop_asked():
+        if folder.stop_requested():
             close_unclaimed(folder)
         elif not self._may_start or may_be_starting:
             return
@@ -342,15 +350,15 @@ class Reconciler:
     def _is_young(self, launch_id: str, made_s: float) -> bool:
         """Whether who asked for a launch, at this moment of the clock, may just be beginning it."""
         now_s = time.monotonic()
-        seen_s = now_s - self._first_seen.setdefault(launch_id, now_s)
+        age_s = now_s - self._first_look_s.setdefault(launch_id, now_s)
         # One from the future is of before the clock was set back.
-        return 0 <= time.time() - made_s < HALF_S and seen_s < HALF_S
+        return 0 <= time.time() - made_s < HALF_S and age_s < HALF_S
 
     def _settle(self, launch_id: str) -> None:
         self._settled.add(launch_id)
         self._observations.forget(launch_id)
-        for known in (self._started, self._stopping, self._said, self._first_seen):
-            known.pop(launch_id, None)
+        for table in (self._started, self._stopping, self._said, self._first_look_s):
+            table.pop(launch_id, None)
 
 
 @contextmanager
@@ -384,7 +392,7 @@ class DriftWatch:
 
     def __init__(self, service: Service, gauge: Gauge) -> None:
         self._service, self._gauge = service, gauge
-        self._seen: object = None
+        self._compared: object = None
         self._open: set[str] | None = None
 
     def look(self) -> None:
@@ -401,22 +409,22 @@ class DriftWatch:
             service.registry.stamp(),
             service.state.change_count(),
         )
-        if not newest or state == self._seen:
+        if not newest or state == self._compared:
             return
         predictor, settings = service.registry.open_champion(), service.settings
-        found = experience_of(service.store, predictor, checks_of(settings), settings.home)
-        service.engine.present.observed(found)
+        experience = experience_of(service.store, predictor, checks_of(settings), settings.home)
+        service.engine.present.observed(experience)
         for quantity in _QUANTITIES:
-            count = sum(drift.quantity == quantity for drift in found.drifts)
+            count = sum(drift.quantity == quantity for drift in experience.drifts)
             self._gauge.labels(quantity).set(count)
-        known = self._begun() if self._open is None else self._open
+        open_before = self._begun() if self._open is None else self._open
         there = {
-            f"{one.job} {one.quantity} {one.gpu_uuid or one.gpu_model} since {one.since}"
-            for one in found.drifts
+            f"{drift.job} {drift.quantity} {drift.gpu_uuid or drift.gpu_model} since {drift.since}"
+            for drift in experience.drifts
         }
         for subject, outcome in (
-            *((subject, _BEGUN) for subject in sorted(there - known)),
-            *((subject, _ENDED) for subject in sorted(known - there)),
+            *((subject, _BEGUN) for subject in sorted(there - open_before)),
+            *((subject, _ENDED) for subject in sorted(open_before - there)),
         ):
             service.state.audit(
                 # Nobody asked for it.
@@ -424,7 +432,7 @@ class DriftWatch:
                     at=now(), who="advisor", action="drift", subject=subject, outcome=outcome
                 )
             )
-        self._open, self._seen = there, state
+        self._open, self._compared = there, state
 
     def _begun(self) -> set[str]:
         """Drifts that an earlier service saw begin, and none end."""

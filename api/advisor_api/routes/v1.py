@@ -56,9 +56,9 @@ from advisor_api import bundled
 from advisor_api.engine import Engine
 from advisor_api.http.access import Admin, Launcher, Reader, Writer
 from advisor_api.http.routing import (
+    CHECKED_QUERY,
     ERROR_ANSWERS,
     JSON,
-    KNOWN_QUERY,
     DirectRoute,
     answer,
     fault_of,
@@ -89,7 +89,7 @@ from advisor_api.schemas import (
 )
 from advisor_api.service import Audited, Service, ServiceOf, changing
 from advisor_data.files import check_import
-from advisor_data.known import known_kernels, known_sensors
+from advisor_data.known import all_kernels, all_sensors
 from advisor_data.lists import Page, Position, Span, page_of, position, us_of
 from advisor_models.registry import (
     BUNDLED_NAME,
@@ -117,14 +117,14 @@ def show_model(
     version: VersionInPath, _: Reader, service: ServiceOf, limit: LimitInQuery = 100
 ) -> Response:
     """All that is known of one model; `limit` is of its history."""
-    return answer(model_details(service.registry, _known(service.registry, version), limit))
+    return answer(model_details(service.registry, _model_name(service.registry, version), limit))
 
 
 @models.get("/models/{version}/evaluation", response_model=dict[str, Any])
 def show_evaluation(version: VersionInPath, _: Reader, service: ServiceOf) -> Response:
     """What `advisor evaluate` found of a model that carries it (docs/training.md)."""
     registry = service.registry
-    files = read_artefact(registry.folder(_known(registry, version))).files
+    files = read_artefact(registry.folder(_model_name(registry, version))).files
     if _EVALUATION not in files:
         raise not_found(
             f"the model {version} carries no {_EVALUATION}",
@@ -139,9 +139,9 @@ def promote_model(
 ) -> Response:
     """Make a model the champion; the next answer is made with it."""
     with changing(service, audited, "model.promote", version):
-        known, before = _known(service.registry, version), service.registry.champion()
-        service.registry.promote(known)
-        return answer(Champion(champion=known, replaced=before))
+        model, before = _model_name(service.registry, version), service.registry.champion()
+        service.registry.promote(model)
+        return answer(Champion(champion=model, replaced=before))
 
 
 @models.post("/models/rollback", response_model=Champion, responses=may_refuse(409))
@@ -155,7 +155,7 @@ def roll_back_promotion(_: Admin, audited: Audited, service: ServiceOf) -> Respo
         return answer(Champion(champion=service.registry.champion(), replaced=before))
 
 
-def _known(registry: Registry, name: str) -> str:
+def _model_name(registry: Registry, name: str) -> str:
     """The name of a model; 404 where there is none of that name."""
     if name != BUNDLED_NAME and name not in registry.versions():
         raise not_found(f"there is no model {name}", "See GET /v1/models")
@@ -205,7 +205,7 @@ async def check_ready(service: ServiceOf) -> Response:
 _TEXT = {"description": "The numbers", "content": {"text/plain": {"schema": {"type": "string"}}}}
 
 
-@health.get("/metrics", responses={200: _TEXT}, dependencies=[KNOWN_QUERY])
+@health.get("/metrics", responses={200: _TEXT}, dependencies=[CHECKED_QUERY])
 async def show_metrics(_: Reader, service: ServiceOf) -> Response:
     """Numbers of this process in the text format of Prometheus."""
     # Without a model, or without the database, there are still numbers to show.
@@ -263,9 +263,9 @@ def list_launches(
     before: LaunchInQuery = None,
 ) -> Response:
     """Launches of all hosts of this database, the newest first; those of `advisor launch`, too."""
-    found = launching.listed(service, active=active, limit=limit, before=before)
+    statuses = launching.listed(service, active=active, limit=limit, before=before)
     return answer(
-        LaunchList(launches=tuple(launching.visible_launch(one, caller) for one in found))
+        LaunchList(launches=tuple(launching.visible_launch(status, caller) for status in statuses))
     )
 
 
@@ -307,8 +307,8 @@ def join_launch(
     idempotency_key: IdempotencyKey = None,
 ) -> Response:
     """Let one more job run beside those of a launch that runs; answers before it does."""
-    asked = launching.join(service, launch_id, wanted, caller, idempotency_key, audited)
-    return answer(asked, 202, {"Location": f"/v1/launches/{launch_id}/joins/{asked.join_id}"})
+    joining = launching.join(service, launch_id, wanted, caller, idempotency_key, audited)
+    return answer(joining, 202, {"Location": f"/v1/launches/{launch_id}/joins/{joining.join_id}"})
 
 
 @launches.get("/launches/{launch_id}/joins/{join_id}", response_model=JobStatus)
@@ -340,21 +340,21 @@ recommendations = v1_router("recommendations", DirectRoute)
 
 
 @recommendations.post("/recommendations", response_model=Recommendation)
-async def recommend(asked: RecommendationRequest, _: Reader, service: ServiceOf) -> Response:
+async def recommend(request: RecommendationRequest, _: Reader, service: ServiceOf) -> Response:
     """How are one to seven jobs to run: together on one GPU, or on separate ones?"""
-    return kept_answer(await service.engine.recommend(asked))
+    return kept_answer(await service.engine.recommend(request))
 
 
 @recommendations.post("/recommendations/batch", response_model=BatchAnswer)
-async def recommend_batch(asked: BatchRequest, _: Reader, service: ServiceOf) -> Response:
+async def recommend_batch(batch: BatchRequest, _: Reader, service: ServiceOf) -> Response:
     """The same for many requests, answered in their order; a wrong request spoils no other."""
-    return StreamingResponse(_answers(service.engine, asked.requests), media_type=JSON)
+    return StreamingResponse(_answers(service.engine, batch.requests), media_type=JSON)
 
 
 @recommendations.post("/gains", response_model=Gains)
-async def list_gains(asked: GainsRequest, _: Reader, service: ServiceOf) -> Response:
+async def list_gains(request: GainsRequest, _: Reader, service: ServiceOf) -> Response:
     """What does each job of a GPU model gain beside each other one, or beside one of them?"""
-    return kept_answer(await service.engine.recommend(asked))
+    return kept_answer(await service.engine.recommend(request))
 
 
 async def _answers(engine: Engine, requests: Sequence[Mapping[str, Any]]) -> AsyncIterator[bytes]:
@@ -368,8 +368,8 @@ async def _answers(engine: Engine, requests: Sequence[Mapping[str, Any]]) -> Asy
 
 async def _item(engine: Engine, request: Mapping[str, Any]) -> bytes:
     try:
-        asked = read(RecommendationRequest, json.dumps(request), name="the request")
-        return b'{"answer":' + await engine.recommend(asked) + b"}"
+        item = read(RecommendationRequest, json.dumps(request), name="the request")
+        return b'{"answer":' + await engine.recommend(item) + b"}"
     except AdvisorError as error:
         fault = fault_of(error)
     return write({"error": ItemError(code=fault.code, message=fault.message)}).encode()
@@ -379,10 +379,10 @@ placements = v1_router("placements", DirectRoute)
 
 
 @placements.post("/placements", response_model=Placement, responses=may_refuse(409))
-async def place(asked: PlacementRequest, _: Reader, service: ServiceOf) -> Response:
+async def place(request: PlacementRequest, _: Reader, service: ServiceOf) -> Response:
     """Plan which jobs share a GPU: a queue of work to its end, or jobs that run from now on."""
-    asked.check_size()
-    return kept_answer(await service.engine.place(asked))
+    request.check_size()
+    return kept_answer(await service.engine.place(request))
 
 
 def _profile_page(service: Service, job: str, span: Span) -> ProfilePoints:
@@ -398,28 +398,28 @@ def _profile_page(service: Service, job: str, span: Span) -> ProfilePoints:
     if not (stored or theirs):
         raise not_found(f"nothing was measured of a job {job}", "see GET /v1/jobs")
     # Points of its own that make no profile leave the bundled one in use.
-    own = stored and (not theirs or make_profiles(service.store.solo_points(job=job)))
-    models = sorted({row.gpu_model for row in (stored if own else theirs)})
+    has_stored = stored and (not theirs or make_profiles(service.store.solo_points(job=job)))
+    models = sorted({row.gpu_model for row in (stored if has_stored else theirs)})
     if span.gpu_model is not None and span.gpu_model not in models:
         what = f"{job} was not measured on {span.gpu_model}"
         raise not_found(what, f"It was on {', '.join(models)}")
-    found = _flagged_page(service, job, span) if own else page_of(theirs, span)
+    page = _flagged_page(service, job, span) if has_stored else page_of(theirs, span)
     return ProfilePoints(
         job=job,
         gpu_models=tuple(models),
-        source="stored" if own else "bundled",
-        points=tuple(found.records),
-        next=_next(found.end),
+        source="stored" if has_stored else "bundled",
+        points=tuple(page.records),
+        next=_next(page.end),
     )
 
 
 def _flagged_page(service: Service, job: str, span: Span) -> Page[SoloPoint]:
     """Stored points, flagged by all of their sweeps."""
-    found = service.store.page(SoloPoint, [job], span)
-    runs = {point.run for point in found.records}
+    page = service.store.page(SoloPoint, [job], span)
+    runs = {point.run for point in page.records}
     sweeps = (p for run in runs for p in service.store.solo_points(job=job, run=run))
     flagged = {point.point_id: point for point in with_solo_flags(sweeps)}
-    return replace(found, records=[flagged.get(p.point_id, p) for p in found.records])
+    return replace(page, records=[flagged.get(p.point_id, p) for p in page.records])
 
 
 def _page_together(service: Service, names: Iterable[str], span: Span) -> PairPoints:
@@ -490,10 +490,12 @@ def _take_in_points(service: Service, points: Sequence[Record]) -> PointsTakenIn
     Raises:
         InputError: shares that are fractions, or a second unit of the rates of one job.
     """
-    known = with_flags(points)
-    jobs = {point.job for point in known if isinstance(point, SoloPoint)}
-    check_import(known, [row for job in jobs for row in service.store.profile_rows(job, job)])
-    solo, pairs = (_take_in(service, known, kind) for kind in (SoloPoint, PairPoint))
+    flagged_points = with_flags(points)
+    jobs = {point.job for point in flagged_points if isinstance(point, SoloPoint)}
+    check_import(
+        flagged_points, [row for job in jobs for row in service.store.profile_rows(job, job)]
+    )
+    solo, pairs = (_take_in(service, flagged_points, kind) for kind in (SoloPoint, PairPoint))
     both = solo + pairs
     return PointsTakenIn(read=both.read, new=both.new, solo=solo, pairs=pairs)
 
@@ -619,7 +621,7 @@ _Page = TypeVar("_Page", SensorRecords, KernelReports)
 async def list_power_sensors(_: Reader, service: ServiceOf, span: SpanOfObservations) -> Response:
     """Records of power sensors, the newest first: of this host, and those that are bundled."""
     return await long_answer(
-        lambda: _page(SensorRecords, "sensors", known_sensors(service.settings.home), span)
+        lambda: _page(SensorRecords, "sensors", all_sensors(service.settings.home), span)
     )
 
 
@@ -629,32 +631,38 @@ async def list_measured_kernels(
 ) -> Response:
     """Measured kernels, the newest first: of this host, and those that are bundled."""
     return await long_answer(
-        lambda: _page(KernelReports, "kernels", known_kernels(service.settings.home), span)
+        lambda: _page(KernelReports, "kernels", all_kernels(service.settings.home), span)
     )
 
 
 @power.post("/power/input", response_model=InputPredictions, responses=may_refuse(404))
-async def predict_input_power(asked: InputPowerRequest, _: Reader, service: ServiceOf) -> Response:
+async def predict_input_power(
+    request: InputPowerRequest, _: Reader, service: ServiceOf
+) -> Response:
     """What matrix products are expected to draw, by operands as text or by fingerprints."""
-    return await long_answer(lambda: _predicted(asked, service.settings.home))
+    return await long_answer(lambda: _predicted(request, service.settings.home))
 
 
-def _predicted(asked: InputPowerRequest, home: Path) -> InputPredictions:
+def _predicted(request: InputPowerRequest, home: Path) -> InputPredictions:
     # Filling and counting bits are imported with the first question: most services are asked none.
     from advisor_power.data.predictor import NoInputModelError, predicted
 
     try:
-        return predicted(asked, home)
+        return predicted(request, home)
     except NoInputModelError as missing:
         # No fault of the service: it answers all else, and a model may be made at any time.
         raise not_found(f"{missing.what}: {missing.why}", missing.fix) from missing
 
 
 def _page(
-    kind: type[_Page], name: str, known: Sequence[SensorRecord | KernelReport], span: Span
+    kind: type[_Page], name: str, records: Sequence[SensorRecord | KernelReport], span: Span
 ) -> _Page:
     """One page of what is known, the newest first, and where the next one begins."""
-    placed = {_position(one): one for one in known if span.gpu_model in (None, one.gpu_model)}
+    placed = {
+        _position(record): record
+        for record in records
+        if span.gpu_model in (None, record.gpu_model)
+    }
     wanted = sorted(
         (
             where
@@ -666,16 +674,16 @@ def _page(
     )
     taken = wanted[: span.limit]
     following = str(taken[-1]) if len(taken) < len(wanted) else None
-    found: Any = {name: tuple(placed[where] for where in taken), "next": following}
-    return kind(**found)
+    content: Any = {name: tuple(placed[where] for where in taken), "next": following}
+    return kind(**content)
 
 
-def _position(one: SensorRecord | KernelReport) -> Position:
+def _position(record: SensorRecord | KernelReport) -> Position:
     with StoreError.instead_of(
         ValueError,
-        f"a measurement of {one.gpu_uuid} says that it is of {one.measured_at!r}",
+        f"a measurement of {record.gpu_uuid} says that it is of {record.measured_at!r}",
         why="that is no moment",
         fix="correct or remove its file, in sensors/ or kernels/ of the home",
     ):
-        moment_us = us_of(datetime.fromisoformat(one.measured_at))
-    return Position(moment_us, sha256(write(one).encode()).hexdigest()[:32])
+        moment_us = us_of(datetime.fromisoformat(record.measured_at))
+    return Position(moment_us, sha256(write(record).encode()).hexdigest()[:32])

@@ -64,7 +64,7 @@ def evaluate(
         evaluation.show_public(tables or (), clones, as_json=as_json)
         return
     if own:
-        evaluation.show_own(pairs, solo, as_json=as_json)
+        evaluation.show_local(pairs, solo, as_json=as_json)
         return
     evaluation.show(
         out,

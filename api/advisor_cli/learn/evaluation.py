@@ -25,19 +25,19 @@ from advisor_models.registry import Registry
 from advisor_training.evaluation import (
     COSTS,
     Evaluation,
+    LocalEvaluation,
     OnProgress,
-    OwnEvaluation,
     bundled_figures,
     check,
     checked_figures,
-    evaluate_own,
+    evaluate_local,
     planned_fits,
     run_evaluation,
     to_json,
 )
 from advisor_training.public import SHIPPED, TABLES, Off, PublicFigures, evaluate_public
 from advisor_training.reports import make_folder, printed_tables, said, write_evaluation
-from advisor_training.rows import make_data, read_measured, read_own
+from advisor_training.rows import make_data, read_local, read_measured
 
 _WIDTH = 140
 
@@ -114,25 +114,25 @@ def show_public(names: Sequence[str], clones: Path | None, *, as_json: bool) -> 
     Raises:
         InputError: a table is not known or not there, or a file is another one.
     """
-    found = [*evaluate_public(names, clones)]
-    lacks = {name: TABLES[name].lacks for name in dict.fromkeys(one.table for one in found)}
+    figures = [*evaluate_public(names, clones)]
+    lacks = {name: TABLES[name].lacks for name in dict.fromkeys(row.table for row in figures)}
     if as_json:
-        say(as_json_text({"figures": to_plain(found), "lacks": lacks}))
+        say(as_json_text({"figures": to_plain(figures), "lacks": lacks}))
         return
-    print_table(table_of(_PUBLIC, found, whole=("table", "GPU", "judged")))
+    print_table(table_of(_PUBLIC, figures, whole=("table", "GPU", "judged")))
     say("\nMean errors in %, bias in brackets; of p99s the factor. !: a rule that is nearer.")
     say_lines(f"{name} lacks {what}" for name, what in lacks.items())
 
 
 _PUBLIC: Columns[PublicFigures] = [
-    ("table", lambda one: one.table),
-    ("GPU", lambda one: one.gpu),
-    ("judged", lambda one: one.what),
-    ("values", lambda one: one.values),
-    (SHIPPED, lambda one: _error(one.off.get(SHIPPED))),
-    ("rules of one line", lambda one: _rules(one)),
-    ("learned on half", lambda one: _error(one.learned)),
-    ("bar", lambda one: one.bar_percent),
+    ("table", lambda row: row.table),
+    ("GPU", lambda row: row.gpu),
+    ("judged", lambda row: row.what),
+    ("values", lambda row: row.values),
+    (SHIPPED, lambda row: _error(row.off.get(SHIPPED))),
+    ("rules of one line", lambda row: _rules(row)),
+    ("learned on half", lambda row: _error(row.learned)),
+    ("bar", lambda row: row.bar_percent),
 ]
 
 
@@ -140,20 +140,20 @@ def _error(off: Off | None) -> str:
     return f"{off.percent:.1f} ({off.bias_percent:+.1f})" if off else "-"
 
 
-def _rules(one: PublicFigures) -> str:
-    answer = one.off[SHIPPED].percent - 0.05 if SHIPPED in one.off else 0.0
-    rules = sorted((of.percent, who) for who, of in one.off.items() if who != SHIPPED)
+def _rules(row: PublicFigures) -> str:
+    answer = row.off[SHIPPED].percent - 0.05 if SHIPPED in row.off else 0.0
+    rules = sorted((of.percent, who) for who, of in row.off.items() if who != SHIPPED)
     return ", ".join(f"{'! ' if of < answer else ''}{who} {of:.1f}" for of, who in rules)
 
 
-def show_own(pairs: Path | None, solo: Path | None, *, as_json: bool) -> None:
+def show_local(pairs: Path | None, solo: Path | None, *, as_json: bool) -> None:
     """Print how well the model in use predicts the pairs of files, else those of the store.
 
     Raises:
         InputError: no pairs were measured here, or none well enough.
     """
     settings = read_settings()
-    measured = read_measured(pairs, solo) if pairs else read_own(settings)
+    measured = read_measured(pairs, solo) if pairs else read_local(settings)
     if measured is None:
         raise InputError(
             "no pairs were measured here",
@@ -161,32 +161,32 @@ def show_own(pairs: Path | None, solo: Path | None, *, as_json: bool) -> None:
         )
     predictor = Registry(settings.home / "models").open_champion()
     data = make_data(measured.pairs, measured.profiled, measured.references, measured.left_out)
-    found = evaluate_own(predictor, data)
-    say_lines([as_json_text(to_plain(found))] if as_json else _lines(found))
+    evaluation = evaluate_local(predictor, data)
+    say_lines([as_json_text(to_plain(evaluation))] if as_json else _lines(evaluation))
 
 
-def _lines(found: OwnEvaluation) -> Iterator[str]:
+def _lines(evaluation: LocalEvaluation) -> Iterator[str]:
     yield (
-        f"model {found.model} on {count_of(found.pairs, 'pair')} of "
-        f"{count_of(found.jobs, 'job')}, {count_of(found.splits, 'split')}"
+        f"model {evaluation.model} on {count_of(evaluation.pairs, 'pair')} of "
+        f"{count_of(evaluation.jobs, 'job')}, {count_of(evaluation.splits, 'split')}"
     )
     yield (
-        f"  {found.objective}: {found.oracle_percent:.1f} % of the best measured split, "
-        f"worst {found.oracle_worst_percent:.1f} %"
+        f"  {evaluation.objective}: {evaluation.oracle_percent:.1f} % of the best measured split, "
+        f"worst {evaluation.oracle_worst_percent:.1f} %"
     )
     yield (
-        f"  rates off by {found.rate_mean_error_percent:.1f} % "
-        f"(median {found.rate_median_error_percent:.1f} %), "
-        f"power by {found.power_mean_error_percent:.1f} %"
+        f"  rates off by {evaluation.rate_mean_error_percent:.1f} % "
+        f"(median {evaluation.rate_median_error_percent:.1f} %), "
+        f"power by {evaluation.power_mean_error_percent:.1f} %"
     )
     yield (
-        f"  intervals for {found.coverage_percent:g} % hold {found.rate_coverage_percent:.1f} % "
-        f"of the rates and {found.power_coverage_percent:.1f} % of the powers"
+        f"  intervals for {evaluation.coverage_percent:g} % hold {evaluation.rate_coverage_percent:.1f} % "
+        f"of the rates and {evaluation.power_coverage_percent:.1f} % of the powers"
     )
-    if found.known_jobs:
-        yield f"it learned from jobs of these names: {listed(found.known_jobs)}"
-    if found.new_gpu_models:
-        yield f"it has not seen the {listed(found.new_gpu_models)}"
+    if evaluation.known_jobs:
+        yield f"it learned from jobs of these names: {listed(evaluation.known_jobs)}"
+    if evaluation.new_gpu_models:
+        yield f"it has not seen the {listed(evaluation.new_gpu_models)}"
     yield from (
-        f"{count_of(item.points, 'point')} left out: {item.reason}" for item in found.left_out
+        f"{count_of(item.points, 'point')} left out: {item.reason}" for item in evaluation.left_out
     )

@@ -111,10 +111,10 @@ def promote(
     Example: advisor models promote new-model
     """
     registry = _registry()
-    known, folder = model == BUNDLED_NAME or model in registry.versions(), Path(model)
-    if not known and (folder / MANIFEST).is_file():
+    is_registered, folder = model == BUNDLED_NAME or model in registry.versions(), Path(model)
+    if not is_registered and (folder / MANIFEST).is_file():
         model = registry.add(folder).version
-    elif not known and ("/" in model or folder.is_dir()):
+    elif not is_registered and ("/" in model or folder.is_dir()):
         raise ModelError(
             f"{folder} is not a model folder",
             why=f"there is no {MANIFEST} in it" if folder.is_dir() else "there is no such folder",
@@ -123,12 +123,14 @@ def promote(
     before = registry.champion()
     registry.promote(model)
     _say_change(registry, before, as_json=as_json)
-    told = registry.history()[-1].figures if before != model and not as_json else dict[str, float]()
+    figures = (
+        registry.history()[-1].figures if before != model and not as_json else dict[str, float]()
+    )
     for what in ("rate", "power"):
         name = f"{what}_mean_error_percent"
-        if (found := told.get(f"bundled_{name}")) is not None:
-            claimed = f"{told[name]:.1f} %" if name in told else "nothing"
-            say(f"  {what} off by {found:.1f} % on the bundled windows; it claims {claimed}")
+        if (measured := figures.get(f"bundled_{name}")) is not None:
+            claimed = f"{figures[name]:.1f} %" if name in figures else "nothing"
+            say(f"  {what} off by {measured:.1f} % on the bundled windows; it claims {claimed}")
 
 
 @app.command("rollback")
@@ -157,9 +159,9 @@ def check(
     registry = _registry()
     checked = (BUNDLED_NAME, *registry.versions()) if version is None else (version,)
     faults = {name: _fault(registry, name) for name in checked}
-    found = [{"model": name, "error": fault} for name, fault in faults.items()]
-    told = (f"{name}: {fault or 'ok'}" for name, fault in faults.items())
-    say_lines([as_json_text({"models": found})] if as_json else told)
+    rows = [{"model": name, "error": fault} for name, fault in faults.items()]
+    lines = (f"{name}: {fault or 'ok'}" for name, fault in faults.items())
+    say_lines([as_json_text({"models": rows})] if as_json else lines)
     if any(faults.values()):
         raise typer.Exit(ModelError.exit_code)
 

@@ -55,21 +55,21 @@ def show_next(
 
     Example: advisor next --minutes 30 --plan next.yaml
     """
-    known = _known(read_settings(), gpu_model)
-    steps = next_steps(known, minutes)
+    so_far = _measured_so_far(read_settings(), gpu_model)
+    steps = next_steps(so_far, minutes)
     written = _write_plan(steps, plan)
     answer = {
-        "gpu_model": known.gpu_model,
+        "gpu_model": so_far.gpu_model,
         "minutes": minutes,
         "steps": [{**asdict(step), "command": step.command} for step in steps],
         "plan": str(written) if written else None,
     }
-    say(as_json_text(answer)) if as_json else _print(known, steps, minutes, written)
+    say(as_json_text(answer)) if as_json else _print(so_far, steps, minutes, written)
     if plan and not (written or as_json):
         say(f"{plan} is not written: no pair is among these")
 
 
-def _read_own(
+def _read_local(
     settings: Settings,
 ) -> tuple[list[PairPoint], list[SoloPoint], list[Observation], set[str]]:
     """Pairs, jobs alone and launches that were measured here, and the jobs that drift."""
@@ -77,13 +77,13 @@ def _read_own(
         return [], [], [], set()
     with open_store(settings.database_url, settings.home) as store:
         predictor = Registry(settings.home / "models").open_champion()
-        seen = experience_of(store, predictor, checks_of(settings), settings.home)
-        drifting = {drift.job for drift in seen.drifts}
+        experience = experience_of(store, predictor, checks_of(settings), settings.home)
+        drifting = {drift.job for drift in experience.drifts}
         return store.pair_points(), store.solo_points(), store.observations(), drifting
 
 
-def _known(settings: Settings, gpu_model: str | None) -> MeasuredSoFar:
-    pairs, solos, observations, drifting = _read_own(settings)
+def _measured_so_far(settings: Settings, gpu_model: str | None) -> MeasuredSoFar:
+    pairs, solos, observations, drifting = _read_local(settings)
     points = with_all_bundled(pairs, solos, PointsSource(MEASURED_HERE, len(pairs), len(solos)))
     # That of most points here; of the bundled ones where there are none.
     of_points = Counter(record.gpu_model for record in (*pairs, *solos, *observations))
@@ -119,12 +119,12 @@ def _write_plan(steps: Sequence[NextStep], path: Path | None) -> Path | None:
 
 
 def _print(
-    known: MeasuredSoFar, steps: Sequence[NextStep], minutes: float, plan: Path | None
+    so_far: MeasuredSoFar, steps: Sequence[NextStep], minutes: float, plan: Path | None
 ) -> None:
     if not steps:
-        say(f"nothing to measure on {known.gpu_model} in {minutes:g} minutes")
+        say(f"nothing to measure on {so_far.gpu_model} in {minutes:g} minutes")
         return
-    say(f"to measure on {known.gpu_model}, {minutes:g} GPU minutes at most:")
+    say(f"to measure on {so_far.gpu_model}, {minutes:g} GPU minutes at most:")
     print_table(table_of(_COLUMNS, steps), _WIDTH)
     profiles = [step for step in steps if step.kind != "pair"]
     commands = list(dict.fromkeys(step.command for step in profiles))

@@ -16,7 +16,7 @@ from advisor.settings import read_settings
 from advisor.validity.sensor_record import SENSOR_RECORDS, SensorRecord
 from advisor.wire.power import ReadingError, SensorCurve
 from advisor_cli.console import AsJson, as_json_text, say, say_lines
-from advisor_data.known import known_kernels, known_sensors
+from advisor_data.known import all_kernels, all_sensors
 from advisor_power.data.measuring import InputPower, kept_inputs, with_ratios
 from advisor_power.report import (
     LIMITS,
@@ -43,8 +43,8 @@ def power(
     Example: advisor report power
     """
     home = read_settings().home
-    records = [r for r in known_sensors(home) if gpu_model in (None, r.gpu_model)]
-    kernels = [k for k in known_kernels(home) if gpu_model in (None, k.gpu_model)]
+    records = [r for r in all_sensors(home) if gpu_model in (None, r.gpu_model)]
+    kernels = [k for k in all_kernels(home) if gpu_model in (None, k.gpu_model)]
     inputs = [
         r for r in with_ratios(kept_inputs(home)) if gpu_model in (None, r.conditions.gpu_model)
     ]
@@ -61,9 +61,9 @@ def power(
     say(f"drawing {counts}: up to a second for each", err=True)
     sensors = [(record, *_recorded(record, home)) for record in records]
     sections = [
-        *(sensor_section(n, *one) for n, one in enumerate(sensors)),
+        *(sensor_section(n, *sections_of_sensor) for n, sections_of_sensor in enumerate(sensors)),
         *(input_section(list(of)) for _, of in groupby(sorted(inputs, key=_kind), key=_kind)),
-        *(kernel_section(n, one) for n, one in enumerate(kernels)),
+        *(kernel_section(n, report) for n, report in enumerate(kernels)),
     ]
     files = [str(path) for path in write_page(out, kernels, sections)]
     answer = {
@@ -72,16 +72,16 @@ def power(
             for record, _, errors in sensors
         ],
         "kernels": to_plain(kernels),
-        "inputs": [one.as_json() for one in inputs],
+        "inputs": [result.as_json() for result in inputs],
         "files": files,
     }
-    told = (*LIMITS, counts, f"written: {', '.join(files)}")
-    say_lines([as_json_text(answer)] if as_json else told)
+    lines = (*LIMITS, counts, f"written: {', '.join(files)}")
+    say_lines([as_json_text(answer)] if as_json else lines)
 
 
-def _kind(one: InputPower) -> str:
+def _kind(result: InputPower) -> str:
     """Results of one kind stand in one table."""
-    return f"{one.conditions} {one.case.dtype}"
+    return f"{result.conditions} {result.case.dtype}"
 
 
 def _recorded(record: SensorRecord, home: Path) -> tuple[list[SensorCurve], list[ReadingError]]:

@@ -33,8 +33,8 @@ from advisor_training.rows import (
     BUNDLED,
     MEASURED_HERE,
     PointSet,
+    read_local,
     read_measured,
-    read_own,
     with_launches,
 )
 from advisor_training.train import (
@@ -119,8 +119,8 @@ def _read(pairs: Path | None, solo: Path | None, *, with_bundled: bool, launches
     if pairs or solo:
         return read_measured(pairs, solo, with_bundled=with_bundled)
     settings = read_settings()
-    own = read_own(settings, with_bundled=with_bundled)
-    measured = own or read_measured(None, None, with_bundled=with_bundled)
+    local = read_local(settings, with_bundled=with_bundled)
+    measured = local or read_measured(None, None, with_bundled=with_bundled)
     return with_launches(measured, settings) if launches else measured
 
 
@@ -222,8 +222,8 @@ def retrain(
         report = run(collected, home / "models", datetime.now(UTC), keep=keep, on_stage=on_stage)
     if metrics is not None:
         write_metrics(metrics, report)
-    told = () if quiet and report.is_silent else _run_lines(report)
-    say_lines([as_json_text({**to_plain(report), "summary": report.summary})] if as_json else told)
+    lines = () if quiet and report.is_silent else _run_lines(report)
+    say_lines([as_json_text({**to_plain(report), "summary": report.summary})] if as_json else lines)
 
 
 def write_metrics(path: Path, report: RetrainReport) -> None:
@@ -239,7 +239,7 @@ def write_metrics(path: Path, report: RetrainReport) -> None:
 
 def _metrics(report: RetrainReport) -> CollectorRegistry:
     registry = CollectorRegistry()
-    by_reason = dict.fromkeys(REASONS, 0) | {one.reason: one.points for one in report.left_out}
+    by_reason = dict.fromkeys(REASONS, 0) | {left.reason: left.points for left in report.left_out}
     families: tuple[tuple[str, str, tuple[str, ...], Mapping[tuple[str, ...], float]], ...] = (
         (
             "last_success_timestamp_seconds",
@@ -265,7 +265,7 @@ def _metrics(report: RetrainReport) -> CollectorRegistry:
             "left_out_launches",
             "Launches that teach nothing",
             ("reason",),
-            {(one.reason,): one.points for one in report.launches_left_out},
+            {(left.reason,): left.points for left in report.launches_left_out},
         ),
         *(
             (f"{figure}_percent", f"Mean {figure}, jobs unseen", ("group", "model"), values)
@@ -282,12 +282,12 @@ def _metrics(report: RetrainReport) -> CollectorRegistry:
 
 def _of(report: RetrainReport, figure: str) -> dict[tuple[str, ...], float]:
     return {
-        (one.group, model): value
-        for one in report.compared
-        if one.figure == figure
+        (figure_compared.group, model): value
+        for figure_compared in report.compared
+        if figure_compared.figure == figure
         for model, value in (
-            ("champion", one.champion_percent),
-            ("challenger", one.challenger_percent),
+            ("champion", figure_compared.champion_percent),
+            ("challenger", figure_compared.challenger_percent),
         )
     }
 
@@ -296,16 +296,16 @@ def _run_lines(report: RetrainReport) -> Iterator[str]:
     """The summary first, then what explains it."""
     yield report.summary
     yield from (
-        f"  {count_of(one.points, 'point')} left out as {one.reason}, such as {one.example}"
-        for one in report.left_out
+        f"  {count_of(left.points, 'point')} left out as {left.reason}, such as {left.example}"
+        for left in report.left_out
     )
-    yield from (f"  {one.points} left out: {one.reason}" for one in report.launches_left_out)
+    yield from (f"  {left.points} left out: {left.reason}" for left in report.launches_left_out)
     yield from (
-        f"  {one.figure}, {one.group}: {one.champion_percent:.2f} % -> "
-        f"{one.challenger_percent:.2f} %, gain {one.gain_percent:.2f} "
-        f"[{one.low_percent:.2f} {one.high_percent:.2f}] ({count_of(one.jobs, 'job')})"
-        for one in report.compared
-        if one.decides
+        f"  {figure.figure}, {figure.group}: {figure.champion_percent:.2f} % -> "
+        f"{figure.challenger_percent:.2f} %, gain {figure.gain_percent:.2f} "
+        f"[{figure.low_percent:.2f} {figure.high_percent:.2f}] ({count_of(figure.jobs, 'job')})"
+        for figure in report.compared
+        if figure.decides
     )
     if report.removed:
         yield f"  deleted: {', '.join(report.removed)}"

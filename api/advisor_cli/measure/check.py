@@ -7,7 +7,7 @@ import typer
 from rich.console import Console
 
 from advisor.core.gpu import SM_QUANTUM, Gpu, Share, percent_for_units
-from advisor.core.job import check_one_gpu
+from advisor.core.job import check_single_gpu
 from advisor.core.wording import count_of, in_rows
 from advisor.errors import InputError
 from advisor.files import open_home
@@ -57,7 +57,7 @@ def _check_lines(outcome: CheckOutcome) -> Iterator[str]:
         yield f"  {count:>4} SMs  {len(names)} of {len(check.operations)}: {named}"
     yield from (
         f"  {count:>4} SMs  not known: {reason}"
-        for count, reason in sorted(outcome.not_known.items())
+        for count, reason in sorted(outcome.unknown.items())
     )
     yield from (f"  not tried: {name}: {reason}" for name, reason in outcome.skipped.items())
     yield (
@@ -89,7 +89,7 @@ def _check_job(
         JobError: the job does not run, or reports nothing on the whole GPU.
     """
     job = with_fingerprint(find_job(name, settings.jobs_dir))
-    check_one_gpu(name, job.gpus)
+    check_single_gpu(name, job.gpus)
     console = plain_console(stderr=True)
     total, run = gpu.units_total or 0, new_run(Clock().utc())
     shares = [Share(percent_for_units(count, total)) for count in {*counts, total}]
@@ -99,25 +99,25 @@ def _check_job(
         open_store(settings.database_url, settings.home) as store,
     ):
         targets = plan(job, shares, 1, run)
-        found = sweep(targets, run, testbed, store, reports.ConsoleReporter(console), RESULTS_ONLY)
-    told: dict[str, list[int]] = {key: [] for key in ("right", "wrong", "differ", "silent")}
-    for point in sorted(found.points, key=lambda p: p.units_granted or 0):
-        told[point.results or "silent"].append(point.units_granted or 0)
-    failed = {f"{f.target.specs[0].share}": f.reason or f.error for f in found.failures}
-    answer = {"job": job.name, "gpu_model": gpu.model, **told, "failed": failed}
+        result = sweep(targets, run, testbed, store, reports.ConsoleReporter(console), RESULTS_ONLY)
+    by_verdict: dict[str, list[int]] = {key: [] for key in ("right", "wrong", "differ", "silent")}
+    for point in sorted(result.points, key=lambda p: p.units_granted or 0):
+        by_verdict[point.results or "silent"].append(point.units_granted or 0)
+    failed = {f"{f.target.specs[0].share}": f.reason or f.error for f in result.failures}
+    answer = {"job": job.name, "gpu_model": gpu.model, **by_verdict, "failed": failed}
     say_lines([as_json_text(answer)] if as_json else _lines(answer, len(shares)))
-    if total in told["silent"]:
+    if total in by_verdict["silent"]:
         raise InputError(
             f"{job.name} reported nothing that can be compared",
             why="it reports no values, or none in its first second",
             fix="let it report its loss or a checksum: docs/job-file.md, Results",
         )
-    if found.failures:
+    if result.failures:
         raise typer.Exit(5)
 
 
-def _lines(answer: dict[str, Any], asked: int) -> Iterator[str]:
-    yield f"{answer['job']} on {answer['gpu_model']}, {asked} SM counts"
+def _lines(answer: dict[str, Any], count: int) -> Iterator[str]:
+    yield f"{answer['job']} on {answer['gpu_model']}, {count} SM counts"
     yield f"right     {_ranges(answer['right'])}"
     yield from (
         f"{key:9} {_ranges(answer[key])}: {meaning}"
@@ -151,26 +151,26 @@ def check(
     Example: advisor check --gpu 0
     """
     settings, console = read_settings(), plain_console(stderr=True)
-    found = with_units(find_gpu(gpu), settings)
-    if found.vendor != "nvidia":
+    card = with_units(find_gpu(gpu), settings)
+    if card.vendor != "nvidia":
         raise InputError(
-            f"{found.model} is not checked",
+            f"{card.model} is not checked",
             why="what is looked for was seen under NVIDIA MPS",
             fix="choose an NVIDIA GPU with --gpu",
         )
-    wanted = counts_to_check(numbers("counts", counts, int), found)
+    wanted = counts_to_check(numbers("counts", counts, int), card)
     if job is not None:
-        _check_job(job, gpu, wanted, found, settings, as_json)
+        _check_job(job, gpu, wanted, card, settings, as_json)
         return
     libraries = installed_libraries(python, settings.job_environment())
-    kept = _kept(found, wanted, libraries, settings, fresh, console)
+    kept = _kept(card, wanted, libraries, settings, fresh, console)
     if kept is not None and set(wanted) <= set(kept.checked):
         console.print("all of these were checked before; --fresh checks them again")
         outcome = CheckOutcome(kept, {}, {})
     else:
         outcome = _run(gpu, wanted, python, kept, settings, console)
     say_lines([as_json_text(_as_json(outcome))] if as_json else _check_lines(outcome))
-    if outcome.not_known:
+    if outcome.unknown:
         raise typer.Exit(5)
 
 
@@ -226,6 +226,6 @@ def _as_json(outcome: CheckOutcome) -> dict[str, object]:
         **to_plain(check),
         "safe": list(check.safe),
         "unsafe": list(check.unsafe),
-        "not_known": outcome.not_known,
+        "not_known": outcome.unknown,
         "skipped": outcome.skipped,
     }

@@ -40,8 +40,8 @@ from advisor_cli.measure.testbeds import (
     bundled_points,
     check_engine,
     check_replay,
-    known_timing,
     liner,
+    measured_timing,
     open_points,
     open_testbed,
     part_of,
@@ -236,10 +236,10 @@ def _recorded(answer: Mapping[str, Any], pair: Sequence[str], plan: Plan) -> str
         )
         return f"{len(sets)} sets were recorded, such as {listed(sets[:_SETS_NAMED])}"
     points = (point for point in bundled_points() if isinstance(point, PairPoint))
-    known = [point for point in points if point.gpu_model == answer["gpu_model"]]
-    if splits := {_split(point) for point in known if point.jobs == tuple(sorted(pair))}:
+    recorded = [point for point in points if point.gpu_model == answer["gpu_model"]]
+    if splits := {_split(point) for point in recorded if point.jobs == tuple(sorted(pair))}:
         return f"of {' + '.join(pair)} were recorded {listed(sorted(splits))}"
-    pairs = sorted({"+".join(point.jobs) for point in known})
+    pairs = sorted({"+".join(point.jobs) for point in recorded})
     return f"{len(pairs)} pairs were recorded, such as {listed(pairs[:_NAMED])}"
 
 
@@ -252,7 +252,7 @@ def _show_campaign(
     answer: dict[str, Any],
     campaign: Campaign,
     before: int,
-    ways: Sequence[LaunchSet],
+    options: Sequence[LaunchSet],
     *,
     as_json: bool,
 ) -> None:
@@ -268,24 +268,29 @@ def _show_campaign(
     # What the jobs did in those of the ways that were measured, the best first.
     trials = sorted(
         (
-            Trial(way, one.speeds, [part.latency_p99_ms for part in one.parts], one.power_w)
-            for way in ways
-            for one in sets
-            if (one.mode == "time-sliced") == (way.split.sharing == "time-sliced")
-            and [part.job for part in one.parts] == [job.name for job in way.jobs]
-            and tuple(part.share_percent for part in one.parts) == way.split.shares
+            Trial(
+                option,
+                result.speeds,
+                [part.latency_p99_ms for part in result.parts],
+                result.power_w,
+            )
+            for option in options
+            for result in sets
+            if (result.mode == "time-sliced") == (option.split.sharing == "time-sliced")
+            and [part.job for part in result.parts] == [job.name for job in option.jobs]
+            and tuple(part.share_percent for part in result.parts) == option.split.shares
         ),
-        key=lambda trial: trial.worth,
+        key=lambda trial: trial.rank,
         reverse=True,
     )
     if as_json:
         rows = [to_row(point) for point in points]
-        found = [asdict(result) for result in sets]
+        results = [asdict(result) for result in sets]
         tried = [
             {"split": str(t.pair.split), "work_per_joule": t.work_per_joule, "broken": t.broken}
             for t in trials
         ]
-        say(as_json_text({"run": run, **answer, "sets": found, "tried": tried, "points": rows}))
+        say(as_json_text({"run": run, **answer, "sets": results, "tried": tried, "points": rows}))
         return
     console = plain_console(least=reports.WIDTH)
     note = " (replay of recorded points)" if answer["replay"] else ""
@@ -333,27 +338,27 @@ def colocate(what: _ColocateRequest, where: _ColocateWhere) -> None:
         with _open(settings, REPLAY, chosen) as replay:
             card = replay.gpu
             say_replay(console, card.model, where.noise)
-    ways: Sequence[LaunchSet] = ()
+    options: Sequence[LaunchSet] = ()
     if what.tries > 1:
-        ways = _ways(what, jobs, card, gpus[0], settings)
+        options = _options(what, jobs, card, gpus[0], settings)
         entries = tuple(
             PlanEntry(
-                sets=(tuple(map(Member, (job.name for job in way.jobs), way.split.shares)),),
-                splits=(TIME_SLICED if way.split.sharing == "time-sliced" else UNCAPPED,),
+                sets=(tuple(map(Member, (job.name for job in option.jobs), option.split.shares)),),
+                splits=(TIME_SLICED if option.split.sharing == "time-sliced" else UNCAPPED,),
             )
-            for way in ways
+            for option in options
         )
         name = chosen.name if what.run else f"{chosen.name}-try"
         chosen = replace(chosen, name=name, entries=entries)
     jobs |= {name: with_fingerprint(jobs[name]) for name in chosen.jobs(jobs) & jobs.keys()}
     here = where.on == "here" and len(gpus) == 1
-    timing = known_timing(settings, gpus[0], where.source, console) if here else None
+    timing = measured_timing(settings, gpus[0], where.source, console) if here else None
     with stoppable(console), open_points(settings, gpus[0]) as store:
         campaign = Campaign(
             plan=chosen,
             part=part,
             jobs=jobs,
-            known=bundled_points(),
+            measured=bundled_points(),
             store=store,
             reporter=ConsoleReporter(console, replayed=gpus[0] == REPLAY),
             rules=rules_for(where.window, timing, SETS if chosen.has_sets else WindowRules()),
@@ -367,12 +372,12 @@ def colocate(what: _ColocateRequest, where: _ColocateWhere) -> None:
         answer, code = _answer(campaign, where, names, settings, console)
         if part == (1, 1):  # others may have what this part has not
             _check_anything(answer, chosen)
-        _show_campaign(answer, campaign, before, ways, as_json=where.as_json)
+        _show_campaign(answer, campaign, before, options, as_json=where.as_json)
     if code:
         raise typer.Exit(code)
 
 
-def _ways(
+def _options(
     what: _ColocateRequest, jobs: Mapping[str, Job], card: Gpu | None, gpu: str, settings: Settings
 ) -> list[LaunchSet]:
     """The best ways of sharing of one set, whose plan was read before.
@@ -383,12 +388,15 @@ def _ways(
     """
     if what.splits or "@" in what.sets:
         raise InputError("a split is given", fix="leave out --splits and @ in --sets, or --try")
-    own = [named(name.strip(), jobs) for name in sorted(what.sets.split("+"))]
+    jobs_of_set = [named(name.strip(), jobs) for name in sorted(what.sets.split("+"))]
     launch = ResolvedLaunch(
-        request=LaunchRequest.of(*(job.name for job in own), tries=what.tries),
+        request=LaunchRequest.of(*(job.name for job in jobs_of_set), tries=what.tries),
         card=card or with_units(find_gpu(gpu), settings),
     )
-    return [way for way, _ in forecasting.recommended(own, launch, settings, measured=True)]
+    return [
+        option
+        for option, _ in forecasting.recommended(jobs_of_set, launch, settings, measured=True)
+    ]
 
 
 def _answer(
@@ -405,7 +413,7 @@ def _answer(
     elif len(gpus) > 1:
         wanted = FanOut(names=[f"GPU {gpu}" for gpu in gpus], gpus=gpus, part=campaign.part)
     else:
-        return _on_one(campaign, settings, gpus[0], where.source, where.noise)
+        return _on_single_gpu(campaign, settings, gpus[0], where.source, where.noise)
     answers, code = run_everywhere(wanted, settings, campaign.store, liner(console))
     answer = _total(answers)
     for skipped in answer["skipped"] if where.on != "here" else ():
@@ -413,7 +421,7 @@ def _answer(
     return answer, code
 
 
-def _on_one(
+def _on_single_gpu(
     campaign: Campaign, settings: Settings, gpu: str, source: SourceName | None, noise: bool
 ) -> tuple[dict[str, Any], int]:
     run = campaign.plan.name
@@ -459,10 +467,10 @@ def _jobs(settings: Settings, gpu: str, console: Console) -> dict[str, Job]:
         of_sets = ReplayTestbed(bundled_set_references()).jobs
         return of_sets | ReplayTestbed(bundled_solo_points()).jobs
     # Where there are none of our own, as in an empty folder, those that come with advisor.
-    found = [sound_jobs(folder) for folder in job_folders(settings.jobs_dir)]
-    for fault in found[0][1]:
+    by_folder = [sound_jobs(folder) for folder in job_folders(settings.jobs_dir)]
+    for fault in by_folder[0][1]:
         console.print(f"! {fault}", highlight=False, soft_wrap=True)
-    sound = next((jobs for jobs, _ in found if jobs), list[Job]())
+    sound = next((jobs for jobs, _ in by_folder if jobs), list[Job]())
     return {job.name: job for job in sound if job.gpus == 1}
 
 

@@ -43,8 +43,8 @@ def doctor(as_json: AsJson = False) -> None:
     Example: advisor doctor
     """
     findings = [*examine(read_settings(), list_gpus), *_of_slurm()]
-    told = {"findings": findings}
-    say(as_json_text(told)) if as_json else print_table(table_of(_COLUMNS, findings))
+    answer = {"findings": findings}
+    say(as_json_text(answer)) if as_json else print_table(table_of(_COLUMNS, findings))
     if any(finding.verdict == "missing" for finding in findings):
         raise typer.Exit(1)
 
@@ -59,8 +59,8 @@ def _of_slurm() -> list[Finding]:
         faults = [*book_faults(ask)]
     except AdvisorError as error:
         return [Finding("slurm", "warning", error.what, error.fix)]
-    found = "gres/mps is counted as gres/gpu is, or there is no slurmdbd"
+    text = "gres/mps is counted as gres/gpu is, or there is no slurmdbd"
     if not faults:
-        return [Finding("slurm books", "ok", found)]
+        return [Finding("slurm books", "ok", text)]
     split = (fault.partition(": ") for fault in faults)
     return [Finding("slurm books", "warning", what, fix) for what, _, fix in split]

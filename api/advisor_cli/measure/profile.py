@@ -11,13 +11,13 @@ import typer
 from rich.console import Console
 
 from advisor.core.gpu import Gpu, Share, Vendor, share_for_units
-from advisor.core.job import Job, ProgressKind, ProgressSettings, check_one_gpu
+from advisor.core.job import Job, ProgressKind, ProgressSettings, check_single_gpu
 from advisor.core.records import NO_POWER, SoloPoint
 from advisor.core.wording import count_of, measuring
 from advisor.errors import InputError
 from advisor.formats.job_file import find_job, inline_job, load_job, save_job
 from advisor.formats.rows import from_row, to_row
-from advisor.runtime.progress_search import WATCHED_S, FoundJob, find_progress
+from advisor.runtime.progress_search import WATCHED_S, CountableJob, find_progress
 from advisor.runtime.running_job import check_program
 from advisor.settings import Settings, read_settings
 from advisor.validity.points import why_no_profile, with_solo_flags
@@ -40,8 +40,8 @@ from advisor_cli.measure.testbeds import (
     Telemetry,
     check_engine,
     check_replay,
-    known_timing,
     liner,
+    measured_timing,
     open_points,
     open_testbed,
     part_of,
@@ -59,7 +59,7 @@ from advisor_profiling.campaign.campaign import (
     sweep,
     unfinished_run,
 )
-from advisor_profiling.campaign.plan import check_asked_shares, counts_on
+from advisor_profiling.campaign.plan import check_requested_shares, counts_on
 from advisor_profiling.fanout import FanOut, OnWhat, run_everywhere
 from advisor_profiling.reports import ConsoleReporter, problems
 from advisor_profiling.testbed import Mode, ReplayTestbed, SourceName, Testbed, computes, find_gpus
@@ -114,11 +114,11 @@ class _ProfileRequest:
         shares, units = numbers("shares", self.shares, float), numbers("units", self.units, int)
         if shares and 0 < min(shares) < 1:
             percent = ",".join(f"{100 * share:g}" for share in shares if share <= 1)
-            asked = f"did you mean {percent}? " if max(shares) <= 1 else ""
+            hint = f"did you mean {percent}? " if max(shares) <= 1 else ""
             raise InputError(
                 f"--shares {self.shares} has a share below 1 %",
                 why="shares are in percent, and a GPU gives no fewer SMs than at 1 %",
-                fix=f"{asked}write percentages such as 10,50,100",
+                fix=f"{hint}write percentages such as 10,50,100",
             )
         for share in shares:
             Share(share)  # refuses what no GPU can give, before a job is looked at
@@ -191,42 +191,44 @@ def _searched_job(name: str, command: Sequence[str], gpu: str, settings: Setting
         SourceError: there is no such GPU.
     """
     file = settings.jobs_dir / f"{name}.yaml"
-    if file.is_file() and (known := load_job(file)).command == tuple(command):
-        return known
+    if file.is_file() and (countable := load_job(file)).command == tuple(command):
+        return countable
     job = inline_job(name, command, ProgressSettings())
     check_program(job, settings.job_environment())
     card = find_gpus(gpu)  # before the command is watched in vain
     say(f"looking for progress in what {name} prints, about {WATCHED_S:g} s", err=True)
     environment = {**settings.job_environment(), "CUDA_VISIBLE_DEVICES": gpu}
-    known = find_progress(command, environment, computes=lambda: computes(card))
-    if known.command != tuple(command):
-        counted = shlex.join(known.command)
+    countable = find_progress(command, environment, computes=lambda: computes(card))
+    if countable.command != tuple(command):
+        counted = shlex.join(countable.command)
         say(f"it prints no count and runs PyTorch, so {counted} counts its steps", err=True)
-    _tell_found(name, known)
-    job = replace(inline_job(name, known.command, known.found.progress), gpus=len(card.each))
+    _tell_match(name, countable)
+    job = replace(
+        inline_job(name, countable.command, countable.match.progress), gpus=len(card.each)
+    )
     if not file.exists():
         save_job(job, file)
         say(f"kept as {file}", err=True)
     return job
 
 
-def _tell_found(name: str, known: FoundJob) -> None:
+def _tell_match(name: str, countable: CountableJob) -> None:
     """Show what was found, and what else could be taken."""
-    found, progress = known.found, known.found.progress
-    if known.counted:
+    match, progress = countable.match, countable.match.progress
+    if countable.counted:
         say(
             f"it runs PyTorch, so its optimizer steps can be counted, and all shares be measured "
-            f"in one run: advisor profile --name {name} -- {known.counted}",
+            f"in one run: advisor profile --name {name} -- {countable.counted}",
             err=True,
         )
-    if found.line:
-        say(f"found, in {progress.unit}: {found.line}", err=True)
+    if match.line:
+        say(f"found, in {progress.unit}: {match.line}", err=True)
     elif progress.kind == "metrics":
         say(f"found, in {progress.unit}: {progress.counter} at {progress.url}", err=True)
     else:
         gate = ", and stands at its gate" if progress.gate else ""
         say(f"found: it counts in its progress file{gate}", err=True)
-    if other := found.runner_up:
+    if other := match.runner_up:
         say(
             f"next best, in {other.progress.unit}: {other.line} "
             f"(--pattern {shlex.quote(other.progress.pattern or '')})",
@@ -340,7 +342,7 @@ def profile(
     Raises:
         AdvisorError: as the command ends with.
     """
-    asked = _ProfileRequest(
+    request = _ProfileRequest(
         what=[*what],
         name=name,
         progress=progress,
@@ -357,46 +359,50 @@ def profile(
         allow_unsafe=allow_unsafe,
         resume=resume,
     )
-    asked.check()
-    return _measure(asked, read_settings(), plain_console(stderr=True))
+    request.check()
+    return _measure(request, read_settings(), plain_console(stderr=True))
 
 
-def _measure(asked: _ProfileRequest, settings: Settings, console: Console) -> Profiled:
+def _measure(request: _ProfileRequest, settings: Settings, console: Console) -> Profiled:
     """Run the sweep; the console is told how far it is."""
-    job = asked.job(settings)
-    if not asked.replayed:
+    job = request.job(settings)
+    if not request.replayed:
         check_program(job, settings.job_environment())
         job = with_fingerprint(job)
-    rules = rules_for(asked.window, known_timing(settings, asked.gpu, asked.source, console))
+    rules = rules_for(
+        request.window, measured_timing(settings, request.gpu, request.source, console)
+    )
     run = new_run(Clock().utc())
-    seed = run if asked.noise else None
+    seed = run if request.noise else None
     with (
-        open_testbed(settings, asked.gpu, asked.source, asked.mode, run, noise=seed) as testbed,
-        open_points(settings, asked.gpu) as store,
+        open_testbed(
+            settings, request.gpu, request.source, request.mode, run, noise=seed
+        ) as testbed,
+        open_points(settings, request.gpu) as store,
     ):
         gpu = testbed.gpu
-        if asked.replayed:
-            say_replay(console, gpu.model, asked.noise)
+        if request.replayed:
+            say_replay(console, gpu.model, request.noise)
         points = store.solo_points(job=job.name)
         # A replay computes nothing.
-        any_count = asked.allow_unsafe or asked.replayed or testbed.mode != "mps"
+        any_count = request.allow_unsafe or request.replayed or testbed.mode != "mps"
         counts = counts_on(gpu, settings.home, allow_unsafe=any_count)
-        shares = _shares(asked, job, testbed, counts.safety(job.name, gpu, points), console)
+        shares = _shares(request, job, testbed, counts.safety(job.name, gpu, points), console)
         kept: list[SoloPoint] = []
         # A campaign's points of the job alone are no sweep to go on with.
         campaigns = {run for run in {p.run for p in points} if store.pair_points(run=run)}
         sweeps = [p for p in points if p.run not in campaigns]
-        if asked.resume and (earlier := unfinished_run(sweeps, job, gpu, testbed.mode)):
+        if request.resume and (earlier := unfinished_run(sweeps, job, gpu, testbed.mode)):
             run, kept = earlier
         done = {(p.share_percent, p.repeat) for p in kept}
-        planned = plan(job, shares, asked.repeats, run)
+        planned = plan(job, shares, request.repeats, run)
         targets = [t for t in planned if (t.specs[0].share.percent, t.repeat) not in done]
         if kept:
             console.print(
                 f"run {run} of {kept[-1].started_at[:10]} has {len(kept)} points, "
                 f"{len(targets)} to go; --fresh measures again"
             )
-        reporter = ConsoleReporter(console, replayed=asked.replayed)
+        reporter = ConsoleReporter(console, replayed=request.replayed)
         result = sweep(targets, run, testbed, store, reporter, rules, kept=kept, counted=job)
         stored = [p for p in store.solo_points(job=job.name) if p.gpu_model == gpu.model]
     # Only a whole sweep shows which of its points drew too little power.
@@ -415,11 +421,11 @@ def _listed(values: str | Sequence[float]) -> str:
 
 
 def _shares(
-    asked: _ProfileRequest, job: Job, testbed: Testbed, safety: Safety, console: Console
+    request: _ProfileRequest, job: Job, testbed: Testbed, safety: Safety, console: Console
 ) -> tuple[Share, ...]:
     """What is measured: what was asked for, else the default shares at safe counts."""
-    if shares := asked.shares_on(testbed.gpu, testbed.mode):
-        check_asked_shares(shares, job, safety)
+    if shares := request.shares_on(testbed.gpu, testbed.mode):
+        check_requested_shares(shares, job, safety)
         return shares
     wanted = [share.percent for share in DEFAULT_SHARES]
     if moved := moved_text(wanted, safety):
@@ -429,7 +435,7 @@ def _shares(
 
 @grouped
 def profile_command(
-    asked: _ProfileRequest,
+    request: _ProfileRequest,
     on: On = "here",
     shard: Annotated[str, typer.Option(help="Of several jobs the one to measure, as 2/3")] = "1/1",
     as_json: AsJson = False,
@@ -441,27 +447,29 @@ def profile_command(
     Example: advisor profile --name train -- python train.py
     """
     settings, console = read_settings(), plain_console(stderr=True)
-    asked.check()
+    request.check()
     if on != "here":
-        _profile_on_nodes(asked, on, settings, console, as_json=as_json)
+        _profile_on_nodes(request, on, settings, console, as_json=as_json)
         return
-    asked = replace(asked, what=_part(asked.what, shard))
+    request = replace(request, what=_part(request.what, shard))
     with stoppable(console):
-        found = _measure(asked, settings, console)
+        profiled = _measure(request, settings, console)
     if as_json:
-        say(as_json_text(_as_json(found, asked.replayed)))
+        say(as_json_text(_as_json(profiled, request.replayed)))
     else:
-        _show_sweep(found, asked.replayed)
-    if found.result.failures:
+        _show_sweep(profiled, request.replayed)
+    if profiled.result.failures:
         raise typer.Exit(5)
-    if as_json or asked.replayed:
+    if as_json or request.replayed:
         return
-    name = found.job.name
-    if found.lacking:
+    name = profiled.job.name
+    if profiled.lacking:
         here = f"advisor profile {name} --shares 50,100"
-        after = "measure it on a card that tells its power" if found.lacking == NO_POWER else here
-        say(f"no profile yet: {found.lacking}; next: {after}")
-    elif asked.name is not None:
+        after = (
+            "measure it on a card that tells its power" if profiled.lacking == NO_POWER else here
+        )
+        say(f"no profile yet: {profiled.lacking}; next: {after}")
+    elif request.name is not None:
         say(f"next: advisor recommend {name}")
 
 
@@ -475,46 +483,46 @@ def _part(what: Sequence[str], shard: str) -> list[str]:
 
 
 def _profile_on_nodes(
-    asked: _ProfileRequest, on: OnWhat, settings: Settings, console: Console, *, as_json: bool
+    request: _ProfileRequest, on: OnWhat, settings: Settings, console: Console, *, as_json: bool
 ) -> None:
     """A GPU of some node for each job, with all its shares."""
-    what = asked.what
-    if asked.name is not None:
+    what = request.what
+    if request.name is not None:
         raise InputError(f"--name cannot be combined with --on {on}", fix="write a job file")
     if twice := sorted({word for word in what if what.count(word) > 1}):
         raise InputError(f"{twice[0]} is named twice", fix="name each job once")
-    check_engine(on, asked.gpu)
+    check_engine(on, request.gpu)
     jobs = [_named_job([word], settings, replayed=False) for word in what]
     for job in jobs:
-        check_one_gpu(job.name, job.gpus)
+        check_single_gpu(job.name, job.gpus)
     # What changes a job makes it another shard, whose old answer does not count.
     names = [f"{job.name}-{job.job_hash}" for job in jobs]
     wanted = FanOut(
         names=names,
         on=on,
         run=f"profile-{zlib.crc32(repr(names).encode()):08x}",
-        keep_answers=asked.resume,
-        fresh=not asked.resume,
+        keep_answers=request.resume,
+        fresh=not request.resume,
         options=("--resume",),  # a shard that is started again goes on in any case
     )
-    with stoppable(console), open_points(settings, asked.gpu) as store:
+    with stoppable(console), open_points(settings, request.gpu) as store:
         answers, code = run_everywhere(wanted, settings, store, liner(console))
     show_profiles(answers, as_json=as_json)
     if code:
         raise typer.Exit(code)
 
 
-def _shown_points(found: Profiled, replayed: bool) -> list[SoloPoint]:
+def _shown_points(profiled: Profiled, replayed: bool) -> list[SoloPoint]:
     """What was measured; of a replay as it was recorded."""
-    points = [*map(reports.as_recorded, found.points)] if replayed else [*found.points]
+    points = [*map(reports.as_recorded, profiled.points)] if replayed else [*profiled.points]
     return [p for p in points if isinstance(p, SoloPoint)]
 
 
-def _show_sweep(found: Profiled, replayed: bool) -> None:
-    job, points = found.job, _shown_points(found, replayed)
+def _show_sweep(profiled: Profiled, replayed: bool) -> None:
+    job, points = profiled.job, _shown_points(profiled, replayed)
     console = plain_console(least=reports.WIDTH)
     console.print(
-        f"{job.name} on {found.gpu.model}, rate in {job.progress.unit}/s{_note(replayed)}"
+        f"{job.name} on {profiled.gpu.model}, rate in {job.progress.unit}/s{_note(replayed)}"
     )
     if points:
         console.print(reports.table(points))
@@ -522,7 +530,7 @@ def _show_sweep(found: Profiled, replayed: bool) -> None:
             console.print(requests)
         show_chart(reports.curves(points), below="share of the GPU, %")
         console.print(reports.summary(points, replayed=replayed), highlight=False)
-    for line in found.problems:
+    for line in profiled.problems:
         console.print(f"! {line}", highlight=False)
 
 
@@ -543,12 +551,12 @@ def _note(replayed: bool) -> str:
     return " (replay of recorded points)" if replayed else ""
 
 
-def _as_json(found: Profiled, replayed: bool) -> dict[str, Any]:
-    points, result = _shown_points(found, replayed), found.result
+def _as_json(profiled: Profiled, replayed: bool) -> dict[str, Any]:
+    points, result = _shown_points(profiled, replayed), profiled.result
     return {
-        "job": found.job.name,
-        "gpu_model": found.gpu.model,
-        "gpu_uuid": found.gpu.uuid,
+        "job": profiled.job.name,
+        "gpu_model": profiled.gpu.model,
+        "gpu_uuid": profiled.gpu.uuid,
         "replay": replayed,
         "run": result.run,
         "points": [to_row(p) for p in sorted(points, key=lambda p: (p.share_percent, p.repeat))],
@@ -563,5 +571,5 @@ def _as_json(found: Profiled, replayed: bool) -> dict[str, Any]:
         "idle_power_before_w": result.idle_before_w,
         "idle_power_after_w": result.idle_after_w,
         "duration_s": result.duration_s,
-        "problems": found.problems,
+        "problems": profiled.problems,
     }

@@ -25,7 +25,7 @@ from advisor_data.bundled import (
     bundled_set_references,
     bundled_solo_points,
 )
-from advisor_data.known import known_sensors
+from advisor_data.known import all_sensors
 from advisor_profiling.fanout import OnWhat
 from advisor_profiling.testbed import (
     Mode,
@@ -130,7 +130,7 @@ def open_points(settings: Settings, gpu: str) -> Generator[Store]:
             yield store
 
 
-def known_timing(
+def measured_timing(
     settings: Settings, gpu: str, source: SourceName | None, console: Console
 ) -> PowerTiming | None:
     """What `advisor power sensor` found of a card; None where it was not measured.
@@ -143,7 +143,7 @@ def known_timing(
         StoreError: a record cannot be read.
     """
     live = gpu != REPLAY and source in (None, "nvml")
-    records = known_sensors(settings.home) if live else []
+    records = all_sensors(settings.home) if live else []
     # Without a driver the testbed says so, where one is needed at all.
     with suppress(SourceError):
         card = find_gpus(gpu) if records else None

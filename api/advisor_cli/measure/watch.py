@@ -20,10 +20,10 @@ from advisor.core.job import Job, ProgressSettings
 from advisor.core.records import UNCOUNTED_UNIT
 from advisor.core.wording import listed
 from advisor.errors import AdvisorError, InputError
-from advisor.formats.job_file import inline_job, save_job, seen_job
+from advisor.formats.job_file import inline_job, save_job, watched_job
 from advisor.runtime.processes import loaded_libraries, owner_of
 from advisor.runtime.progress_search import counted_script
-from advisor.scrape.page import KnownServer, server_of
+from advisor.scrape.page import ServerPreset, server_of
 from advisor.settings import read_settings
 from advisor_cli.console import (
     AsJson,
@@ -35,9 +35,9 @@ from advisor_cli.console import (
     table_of,
 )
 from advisor_profiling.attached import (
-    GpuSeen,
-    SeenAlone,
-    ToldProgress,
+    ProgressSource,
+    SoloWatch,
+    WatchedGpu,
     WatchedNow,
     command_of,
     family,
@@ -49,7 +49,7 @@ from advisor_profiling.attached import (
 if TYPE_CHECKING:
     from advisor.core.objectives import Interval
     from advisor.core.records import SoloPoint
-    from advisor_audit.audit import HostJob, HostSeen
+    from advisor_audit.audit import HostJob, HostState
 
 _Look = TypeVar("_Look")
 
@@ -97,35 +97,35 @@ def watch(
             raise InputError("that is for one process", fix="name it: advisor watch PID")
         _watch_host(every, every if once else seconds, once=once, as_json=as_json)
         return
-    command, asked = command_of(pid), ProgressSettings(pattern=pattern, url=url, counter=counter)
+    command, settings = command_of(pid), ProgressSettings(pattern=pattern, url=url, counter=counter)
 
-    def find() -> ToldProgress | None:
-        return ToldProgress.find(family(pid), command, asked)
+    def find() -> ProgressSource | None:
+        return ProgressSource.find(family(pid), command, settings)
 
-    told = find()
-    progress = told.progress if told else ProgressSettings()
-    job = seen_job(command, workdir_of(pid), progress, read_settings().jobs_dir)
+    source = find()
+    progress = source.progress if source else ProgressSettings()
+    job = watched_job(command, workdir_of(pid), progress, read_settings().jobs_dir)
     if save is not None:
-        if told is None:
+        if source is None:
             raise InputError(
                 f"process {pid} tells nobody how far it is, so it makes no job",
-                fix=" ".join(_how(pid, command, told, save)),
+                fix=" ".join(_how(pid, command, source, save)),
             )
-        job = replace(inline_job(save, command, told.progress), workdir=workdir_of(pid))
+        job = replace(inline_job(save, command, source.progress), workdir=workdir_of(pid))
         file = read_settings().jobs_dir / f"{job.name}.yaml"
         if file.exists():
             raise InputError(f"{file} is there already", fix="choose another name")
         save_job(job, file)
         say(f"kept as {file}", err=True)
-    looks = watching(SeenAlone(pid, job, told, _keep), find, every, every if once else seconds)
+    looks = watching(SoloWatch(pid, job, source, _keep), find, every, every if once else seconds)
     if as_json:
-        say_lines(as_json_text(asdict(seen)) for seen in looks)
+        say_lines(as_json_text(asdict(look)) for look in looks)
         return
-    notes = [*_how(pid, command, told, job.name)]
+    notes = [*_how(pid, command, source, job.name)]
     _show(
         looks,
-        lambda seen: _screen(seen, command, notes),
-        lambda seen: f"{seen.at} {_rate_text(seen)}{''.join(map(_gpu_text, seen.gpus))}",
+        lambda look: _screen(look, command, notes),
+        lambda look: f"{look.at} {_rate_text(look)}{''.join(map(_gpu_text, look.gpus))}",
         once=once,
         first=notes,
     )
@@ -145,8 +145,8 @@ def _show(
     console = plain_console()
     if console.is_terminal or once:
         with Live(console=console, auto_refresh=False) as live:
-            for seen in looks:
-                live.update(screen(seen), refresh=True)
+            for look in looks:
+                live.update(screen(look), refresh=True)
         console.print(end="" if console.is_terminal else "\n")
     else:
         say_lines(itertools.chain(first, map(line, looks)))
@@ -178,66 +178,66 @@ def _looks(look: Callable[[], _Look], every_s: float, lasts_s: float) -> Iterato
         yield look()
 
 
-def _host_screen(seen: "HostSeen") -> Group:
-    table = table_of(_HOST_COLUMNS, seen.jobs, whole=[name for name, _ in _HOST_COLUMNS[2:]])
+def _host_screen(host: "HostState") -> Group:
+    table = table_of(_HOST_COLUMNS, host.jobs, whole=[name for name, _ in _HOST_COLUMNS[2:]])
     nobody = Text("nobody holds a GPU of this host")
     words = (
-        f"half a card: speed at half of it, {seen.basis} from the last minute; ranges are of 90 %"
+        f"half a card: speed at half of it, {host.basis} from the last minute; ranges are of 90 %"
     )
-    notes = [words, *_moves(seen)] if seen.jobs else _moves(seen)
-    return Group(table if seen.jobs else nobody, *map(Text, notes))
+    notes = [words, *_moves(host)] if host.jobs else _moves(host)
+    return Group(table if host.jobs else nobody, *map(Text, notes))
 
 
-def _host_text(seen: "HostSeen") -> str:
-    jobs = ("; ".join(f"{name} {cell(job)}" for name, cell in _HOST_COLUMNS) for job in seen.jobs)
-    return "\n".join(f"{seen.at} {text}" for text in (*jobs, *_moves(seen)))
+def _host_text(host: "HostState") -> str:
+    jobs = ("; ".join(f"{name} {cell(job)}" for name, cell in _HOST_COLUMNS) for job in host.jobs)
+    return "\n".join(f"{host.at} {text}" for text in (*jobs, *_moves(host)))
 
 
-def _moves(seen: "HostSeen") -> Iterator[str]:
+def _moves(host: "HostState") -> Iterator[str]:
     """Who could share a card, a line each."""
-    if seen.free_gpus:
-        yield f"free: GPU {listed('?' if n is None else n for n in seen.free_gpus)}"
-    if seen.impossible:
-        yield f"{seen.impossible:,} impossible readings left out"
-    for one in seen.together:
-        speeds = listed(f"{WHOLE * speed:.0f} %" for speed in one.speeds)
-        shares = one.limits_percent
+    if host.free_gpus:
+        yield f"free: GPU {listed('?' if n is None else n for n in host.free_gpus)}"
+    if host.impossible:
+        yield f"{host.impossible:,} impossible readings left out"
+    for pair in host.together:
+        speeds = listed(f"{WHOLE * speed:.0f} %" for speed in pair.speeds)
+        shares = pair.limits_percent
         limits = f", limits {'/'.join(f'{n:g}' for n in shares)}" if min(shares) < WHOLE else ""
         yield (
-            f"{listed(one.jobs)} could share a card{limits}: {speeds} of their speeds, "
-            f"{one.power_w:,.0f} W, {_range_text(one.saved_w, 'W')} less for the same work, "
-            f"freed cards off ({seen.basis})"
+            f"{listed(pair.jobs)} could share a card{limits}: {speeds} of their speeds, "
+            f"{pair.power_w:,.0f} W, {_range_text(pair.saved_w, 'W')} less for the same work, "
+            f"freed cards off ({host.basis})"
         )
-    if seen.together:
+    if host.together:
         yield "none of it was tried, and a job that runs cannot move; to start them so:"
-        yield from (one.command for one in seen.together)
+        yield from (pair.command for pair in host.together)
 
 
-def _screen(seen: WatchedNow, command: Sequence[str], notes: Sequence[str]) -> Group:
-    head = Text(f"{seen.job} ({seen.pid}): {shlex.join(command)}", style="bold")
-    table = plain_table(_COLUMNS, map(_cells, seen.gpus), whole=_COLUMNS)
-    rows = table if seen.gpus else Text("it computes on no GPU that NVML names it on")
-    return Group(head, Text(_rate_text(seen)), rows, *map(Text, notes))
+def _screen(look: WatchedNow, command: Sequence[str], notes: Sequence[str]) -> Group:
+    head = Text(f"{look.job} ({look.pid}): {shlex.join(command)}", style="bold")
+    table = plain_table(_COLUMNS, map(_cells, look.gpus), whole=_COLUMNS)
+    rows = table if look.gpus else Text("it computes on no GPU that NVML names it on")
+    return Group(head, Text(_rate_text(look)), rows, *map(Text, notes))
 
 
-def _rate_text(seen: WatchedNow) -> str:
-    if seen.unit is None or seen.fault is not None:
-        return "rate: not known" + (f": {seen.fault}" if seen.fault else "")
-    if seen.rate is None:
-        return f"rate: not yet; {seen.count or 0:,.0f} {seen.unit} so far"
-    watts = [gpu.power_w for gpu in seen.gpus if gpu.power_w is not None and not gpu.others]
+def _rate_text(look: WatchedNow) -> str:
+    if look.unit is None or look.fault is not None:
+        return "rate: not known" + (f": {look.fault}" if look.fault else "")
+    if look.rate is None:
+        return f"rate: not yet; {look.count or 0:,.0f} {look.unit} so far"
+    watts = [gpu.power_w for gpu in look.gpus if gpu.power_w is not None and not gpu.others]
     # Of some of its GPUs it would be less than the work takes.
-    told = watts and len(watts) == len(seen.gpus) and seen.rate
-    each = f", {sum(watts) / seen.rate:.3g} J each" if told and seen.rate else ""
-    return f"rate: {seen.rate:.4g} {seen.unit}/s{each}; {seen.count or 0:,.0f} so far"
+    has_watts = watts and len(watts) == len(look.gpus) and look.rate
+    each = f", {sum(watts) / look.rate:.3g} J each" if has_watts and look.rate else ""
+    return f"rate: {look.rate:.4g} {look.unit}/s{each}; {look.count or 0:,.0f} so far"
 
 
-def _gpu_text(gpu: GpuSeen) -> str:
+def _gpu_text(gpu: WatchedGpu) -> str:
     name, power, _, active, memory, _ = _cells(gpu)
     return f"; GPU {name}: {power}, {active} of SMs active, {memory}"
 
 
-def _cells(gpu: GpuSeen) -> tuple[str, ...]:
+def _cells(gpu: WatchedGpu) -> tuple[str, ...]:
     return (
         f"{gpu.index} {gpu.model}",
         _number(gpu.power_w, "W"),
@@ -269,11 +269,11 @@ def _keep(pid: int, job: Job, point: "SoloPoint") -> None:
 
     settings = read_settings()
     file = settings.jobs_dir / f"{job.name}.yaml"
-    is_own = owner_of(pid) == os.geteuid() and point.rate_unit != UNCOUNTED_UNIT
+    is_of_user = owner_of(pid) == os.geteuid() and point.rate_unit != UNCOUNTED_UNIT
     try:
         with open_store(settings.database_url, settings.home) as store:
             store.add([point])
-        if is_own and not file.exists():
+        if is_of_user and not file.exists():
             save_job(job, file)
     except AdvisorError as error:
         say(f"{job.name} is not kept: {error}", err=True)
@@ -281,18 +281,20 @@ def _keep(pid: int, job: Job, point: "SoloPoint") -> None:
     say(f"kept {point.window_s:.0f} s of {job.name} alone on GPU {point.gpu_uuid}", err=True)
 
 
-def _how(pid: int, command: Sequence[str], told: ToldProgress | None, name: str) -> Iterator[str]:
+def _how(
+    pid: int, command: Sequence[str], source: ProgressSource | None, name: str
+) -> Iterator[str]:
     where = f" (in {workdir_of(pid)}, once this process has ended)"
-    if told is not None and told.progress.kind == "metrics":
-        yield f"counted on {told.progress.url}: {told.progress.counter}"
+    if source is not None and source.progress.kind == "metrics":
+        yield f"counted on {source.progress.url}: {source.progress.counter}"
         yield f"to profile it: advisor watch {pid} --save {name} && advisor profile {name}{where}"
         return
-    if told is not None:
-        yield f"counted by {told.progress.pattern or 'its progress file'}"
+    if source is not None:
+        yield f"counted by {source.progress.pattern or 'its progress file'}"
         yield f"to profile it: advisor profile --name {name} -- {shlex.join(command)}{where}"
         return
-    if known := server_of(command):
-        yield _no_page(known[0])
+    if server := server_of(command):
+        yield _no_page(server[0])
     yield f"nothing that can be read tells how far it is; it writes to {output_of([pid])}"
     if "torch" in (loaded_libraries(family(pid)) or "") and (script := counted_script(command)):
         yield f"to profile it: advisor profile --name {name} -- {script}{where}"
@@ -302,7 +304,7 @@ def _how(pid: int, command: Sequence[str], told: ToldProgress | None, name: str)
         yield "that reads what it prints; more ways: docs/progress.md"
 
 
-def _no_page(server: KnownServer) -> str:
+def _no_page(server: ServerPreset) -> str:
     """Why a known server is not counted by its page."""
     name = server.starts[0]
     if server.counter is None:

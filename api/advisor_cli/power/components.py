@@ -19,11 +19,17 @@ from advisor_cli.console import (
 )
 
 _SHARES: Columns[ShareParts] = (
-    ("share", lambda one: f"{one.share_percent:g} %"),
-    ("W", lambda one: f"{one.power_w:.0f}"),
-    ("left, W", lambda one: None if one.headroom_w is None else f"{one.headroom_w:.0f}"),
-    ("memory as read, W", lambda one: None if one.memory_w is None else f"{one.memory_w:.0f}"),
-    ("MHz", lambda one: None if one.clock_mhz is None else f"{one.clock_mhz:.0f}"),
+    ("share", lambda at_share: f"{at_share.share_percent:g} %"),
+    ("W", lambda at_share: f"{at_share.power_w:.0f}"),
+    (
+        "left, W",
+        lambda at_share: None if at_share.headroom_w is None else f"{at_share.headroom_w:.0f}",
+    ),
+    (
+        "memory as read, W",
+        lambda at_share: None if at_share.memory_w is None else f"{at_share.memory_w:.0f}",
+    ),
+    ("MHz", lambda at_share: None if at_share.clock_mhz is None else f"{at_share.clock_mhz:.0f}"),
 )
 
 
@@ -39,18 +45,18 @@ def components(
 
     Example: advisor power components triad
     """
-    found = components_of_job(job, read_settings(), gpu_model)
+    parts = components_of_job(job, read_settings(), gpu_model)
     if as_json:
-        say(as_json_text(found))
+        say(as_json_text(parts))
         return
-    limit_w = found.power_limit_w
+    limit_w = parts.power_limit_w
     limit = "not known" if limit_w is None else f"{limit_w:.0f} W"
-    say(f"{found.job} alone on {found.gpu_model}, power limit {limit}")
-    print_table(table_of(_SHARES, found.shares, [name for name, _ in _SHARES]))
-    floor = "measured" if found.floor_is_measured else "that of the empty GPU and of contexts"
+    say(f"{parts.job} alone on {parts.gpu_model}, power limit {limit}")
+    print_table(table_of(_SHARES, parts.shares, [name for name, _ in _SHARES]))
+    floor = "measured" if parts.floor_is_measured else "that of the empty GPU and of contexts"
     say_lines(
         (
-            f"floor {found.floor_w:.0f} W, with jobs open and none at work: {floor}",
+            f"floor {parts.floor_w:.0f} W, with jobs open and none at work: {floor}",
             "memory as read: take differences below 10 W (H100) or 20 W (H200) for none",
         )
     )

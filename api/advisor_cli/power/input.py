@@ -48,7 +48,7 @@ from advisor_power.data.measuring import (
 from advisor_power.data.predictor import (
     InputManifest,
     load_input_model,
-    own_folder,
+    model_folder,
     predictions,
     with_features,
 )
@@ -72,60 +72,69 @@ _UNLIKE = {
 }
 
 
-def note_lines(found: Sequence[InputPower]) -> Iterator[str]:
+def note_lines(results: Sequence[InputPower]) -> Iterator[str]:
     """Where it was measured, and what the flags mean."""
-    if not found:
+    if not results:
         return
-    where = found[0].conditions
+    where = results[0].conditions
     yield f"{where.gpu_model}, {where.units or '?'} SMs, driver {where.driver}; 95 % intervals"
     yield from (
         f"{flag}: {_NOTES[flag]}"
-        for flag in dict.fromkeys(flag for result in found for flag in result.flags)
+        for flag in dict.fromkeys(flag for result in results for flag in result.flags)
     )
 
 
 PREDICTED: Sequence[tuple[str, Callable[[InputPrediction], object]]] = (
-    ("W", lambda one: _bounds(one.power_w, "{:.0f}")),
-    ("of reference", lambda one: _if_known(one.usual_ratio, "{:.3f}")),
-    ("T/s", lambda one: _bounds(one.work_per_s.times(1e-12), "{:.4g}")),
-    ("J", lambda one: _bounds(one.energy_j, "{:.3g}")),
-    ("MHz", lambda one: f"{one.clock_mhz:.0f}{' at limit' if one.at_limit else ''}"),
-    ("most by", lambda one: one.most and f"{one.most.feature} {one.most.difference_w:+.0f} W"),
+    ("W", lambda product: _bounds(product.power_w, "{:.0f}")),
+    ("of reference", lambda product: _or_none(product.usual_ratio, "{:.3f}")),
+    ("T/s", lambda product: _bounds(product.work_per_s.times(1e-12), "{:.4g}")),
+    ("J", lambda product: _bounds(product.energy_j, "{:.3g}")),
+    ("MHz", lambda product: f"{product.clock_mhz:.0f}{' at limit' if product.at_limit else ''}"),
+    (
+        "most by",
+        lambda product: (
+            product.most and f"{product.most.feature} {product.most.difference_w:+.0f} W"
+        ),
+    ),
 )
 """Power, over that of the reference, speed, energy, clock, and which feature does most."""
 
 
-def predicted_table(found: Sequence[InputPrediction]) -> Table:
+def predicted_table(products: Sequence[InputPrediction]) -> Table:
     """A line for each product whose power was asked for."""
     columns: Columns[InputPrediction] = (
-        ("operands", lambda one: one.operands or "fingerprint"),
+        ("operands", lambda product: product.operands or "fingerprint"),
         *PREDICTED,
-        ("unlike", lambda one: " ".join(one.unmeasured)),
+        ("unlike", lambda product: " ".join(product.unmeasured)),
     )
-    return table_of(columns, found, [name for name, _ in PREDICTED])
+    return table_of(columns, products, [name for name, _ in PREDICTED])
 
 
-def _notes_of(found: Sequence[InputPrediction]) -> Iterator[str]:
+def _notes_of(products: Sequence[InputPrediction]) -> Iterator[str]:
     """What of predictions was never measured, and when heat may make them slower, once each."""
     yield from (
         f"unlike, {name}: {_UNLIKE[name]}. How far that is off, the interval does not say"
-        for name in dict.fromkeys(name for one in found for name in one.unmeasured)
+        for name in dict.fromkeys(name for product in products for name in product.unmeasured)
     )
-    if odd := sum(one.features["sum_non_finite"] > 0 for one in found):
+    if odd := sum(product.features["sum_non_finite"] > 0 for product in products):
         yield (
             f"{odd} of these have NaN or infinity in their sums, so their results are no numbers, "
             "they draw less for it, and the interval is not for them: look at the data, "
             "or scale them"
         )
-    if hot := [one.heat_w for one in found if one.heat_w and one.power_w.value > one.heat_w]:
+    if hot := [
+        product.heat_w
+        for product in products
+        if product.heat_w and product.power_w.value > product.heat_w
+    ]:
         yield (
             f"{len(hot)} of these draw more than {min(hot):.0f} W, from which on heat held back "
             "the clock of the measured card: with cooling like that, power and speed are lower"
         )
 
 
-def _bounds(found: Interval, form: str) -> str:
-    value, low, high = (form.format(each) for each in (found.value, found.low, found.high))
+def _bounds(interval: Interval, form: str) -> str:
+    value, low, high = (form.format(each) for each in (interval.value, interval.low, interval.high))
     return value if low == high else f"{value} ({low}-{high})"
 
 
@@ -135,21 +144,21 @@ _MEASURED: Columns[InputPower] = (
     ("of reference", lambda r: r.reference_ratio and _within(r.reference_ratio, "{:.3f}")),
     ("T/s", lambda result: f"{result.rate.value * result.case.launch_work / 1e12:.4g}"),
     ("pJ/operation", lambda result: f"{result.energy_pj:.4g}"),
-    ("above idle", lambda result: _if_known(result.energy_above_idle_pj, "{:.4g}")),
-    ("MHz", lambda result: _if_known(result.sm_clock_mhz, "{:.0f}")),
-    ("C", lambda result: _if_known(result.temperature_c, "{:.0f}")),
+    ("above idle", lambda result: _or_none(result.energy_above_idle_pj, "{:.4g}")),
+    ("MHz", lambda result: _or_none(result.sm_clock_mhz, "{:.0f}")),
+    ("C", lambda result: _or_none(result.temperature_c, "{:.0f}")),
     ("flags", lambda result: " ".join(result.flags)),
 )
 
 
-def _if_known(value: float | None, form: str) -> str | None:
+def _or_none(value: float | None, form: str) -> str | None:
     return None if value is None else form.format(value)
 
 
-def _within(found: Estimate, form: str) -> str:
-    if found.high is None:
-        return form.format(found.value)
-    return f"{form.format(found.value)} +-{form.format(found.high - found.value)}"
+def _within(estimate: Estimate, form: str) -> str:
+    if estimate.high is None:
+        return form.format(estimate.value)
+    return f"{form.format(estimate.value)} +-{form.format(estimate.high - estimate.value)}"
 
 
 def input_power(
@@ -208,8 +217,8 @@ def input_power(
             fresh=fresh,
         )
         newest = newest_of(with_ratios(run.keep.read()), cases, run.bench.conditions)
-        found = [newest[case] for case in cases if case in newest]
-    _show(found, outcome, as_json)
+        results = [newest[case] for case in cases if case in newest]
+    _show(results, outcome, as_json)
 
 
 def _cases_of(
@@ -240,7 +249,7 @@ def _predict(
     cases: Sequence[InputCase], units: int | None, gpu_model: str | None, as_json: bool
 ) -> None:
     model = load_input_model(read_settings().home, gpu_model)
-    asked = [
+    inputs = [
         InputAsked(
             operands=case.operands,
             shape=case.shape,
@@ -250,31 +259,31 @@ def _predict(
         )
         for case in cases
     ]
-    found = predictions(model, counted(map(with_features, asked), len(asked), "inputs"))
+    answer = predictions(model, counted(map(with_features, inputs), len(inputs), "inputs"))
     if as_json:
-        say(as_json_text(found))
+        say(as_json_text(answer))
         return
-    print_table(predicted_table(found.predictions), width=140)
+    print_table(predicted_table(answer.predictions), width=140)
     # What the predictions rest on, and what of them does not.
-    first = found.predictions[0]
+    first = answer.predictions[0]
     rest = (
-        f"expected of {first.gpu_model}, {first.units} SMs, not measured; {found.coverage:.0%} "
+        f"expected of {first.gpu_model}, {first.units} SMs, not measured; {answer.coverage:.0%} "
         f"intervals; {model.manifest.line}"
     )
-    say_lines((rest, *_notes_of(found.predictions)))
+    say_lines((rest, *_notes_of(answer.predictions)))
 
 
-def _show(found: Sequence[InputPower], outcome: Outcome, as_json: bool) -> None:
+def _show(results: Sequence[InputPower], outcome: Outcome, as_json: bool) -> None:
     refused = [
         {"operands": case.operands, "message": str(error)}
         for case, error in outcome.refused.items()
     ]
     if as_json:
-        say(as_json_text({"inputs": [r.as_json() for r in found], "refused": refused}))
+        say(as_json_text({"inputs": [r.as_json() for r in results], "refused": refused}))
     else:
-        if found:
-            print_table(table_of(_MEASURED, found))
-        say_lines(note_lines(found))
+        if results:
+            print_table(table_of(_MEASURED, results))
+        say_lines(note_lines(results))
         say_lines(f"not measured: {case}: {error}" for case, error in outcome.refused.items())
     if outcome.refused:
         raise typer.Exit(JobError.exit_code)
@@ -312,33 +321,33 @@ def train(
     Example: advisor power train
     """
     settings = read_settings()
-    found, unused = _read(points or [], settings.home, with_bundled=with_bundled)
-    folder = out or own_folder(settings.home)
+    measured, unused = _read(points or [], settings.home, with_bundled=with_bundled)
+    folder = out or model_folder(settings.home)
     with leaving_out("patterns") as tick:
-        trained = training.fit_inputs(found, tick, gpu_model)
+        trained = training.fit_inputs(measured, tick, gpu_model)
     manifest = training.write_input_model(folder, trained)
-    told = [*_lines(manifest, unused), f"written: {folder}"]
-    say_lines([as_json_text(_to_json(trained, manifest, unused, folder))] if as_json else told)
+    lines = [*_lines(manifest, unused), f"written: {folder}"]
+    say_lines([as_json_text(_to_json(trained, manifest, unused, folder))] if as_json else lines)
 
 
 def _read(
     files: list[Path], home: Path, *, with_bundled: bool
 ) -> tuple[list[InputPoint], dict[str, int]]:
     """The points of files, else those measured here; and what of them cannot be used, by reason."""
-    found: list[InputPoint] = []
+    points_read: list[InputPoint] = []
     unused = Counter[str]()
     for some, left_out in [_of_file(file) for file in files] or [points_of(kept_inputs(home))]:
-        found += some
+        points_read += some
         unused.update(left_out)
-    found += bundled_input_points() if with_bundled else ()
-    if not found:
+    points_read += bundled_input_points() if with_bundled else ()
+    if not points_read:
         raise InputError(
             "there are no measured inputs",
             why=f"{sum(unused.values())} results cannot be used" if unused else "",
             fix="measure some: advisor power input --preset T4 --preset T9 --preset T12; or give a "
             "file with --points",
         )
-    return found, unused
+    return points_read, unused
 
 
 def _of_file(file: Path) -> tuple[tuple[InputPoint, ...], dict[str, int]]:

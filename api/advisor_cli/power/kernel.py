@@ -26,7 +26,7 @@ from advisor_cli.console import (
     show_chart,
 )
 from advisor_cli.measure.testbeds import stoppable
-from advisor_data.known import known_sensors
+from advisor_data.known import all_sensors
 from advisor_power.gpu_worker import AnsweringSpec, Step, WorkerPlace, script_workload
 from advisor_power.kernels.measure import measure_operation
 from advisor_power.kernels.runs import (
@@ -74,16 +74,16 @@ def sensor(
     if trace is not None:
         with InputError.instead_of(OSError, f"{trace} cannot be read"):
             recorded = read_trace(trace)
-        found = record_of(recorded, "replay")
+        record = record_of(recorded, "replay")
     elif gpu == REPLAY:
-        told, recorded = recorded_sensor(gpu_model)
-        _say_power_replay(console, "recording", told)
+        replayed, recorded = recorded_sensor(gpu_model)
+        _say_power_replay(console, "recording", replayed)
         console.print("looking for periods, windows and delays: about ten seconds", highlight=False)
-        found = record_of(recorded, REPLAY)
+        record = record_of(recorded, REPLAY)
     else:
-        found = _measure_sensor(gpu, python, read_settings(), console)
-    say_lines([as_json_text(_as_json(found))] if as_json else _sensor_lines(found))
-    if not found.accepted:
+        record = _measure_sensor(gpu, python, read_settings(), console)
+    say_lines([as_json_text(_as_json(record))] if as_json else _sensor_lines(record))
+    if not record.accepted:
         # Nothing of what was found is to be believed.
         raise typer.Exit(6)
 
@@ -107,10 +107,10 @@ def _measure_sensor(
         )
         recorded = _record(load, file, console)
     console.print(f"recorded in {file}", soft_wrap=True, highlight=False)
-    found = record_of(recorded, "live")
-    if found.accepted:
-        keep_record(found, settings.home)
-    return found
+    record = record_of(recorded, "live")
+    if record.accepted:
+        keep_record(record, settings.home)
+    return record
 
 
 def _record(load: AnsweringSpec, file: Path, console: Console) -> Trace:
@@ -127,11 +127,11 @@ def _record(load: AnsweringSpec, file: Path, console: Console) -> Trace:
         raise typer.Exit(STOPPED) from None
 
 
-def _as_json(found: SensorRecord) -> dict[str, object]:
-    timing = power_timing(found)
+def _as_json(record: SensorRecord) -> dict[str, object]:
+    timing = power_timing(record)
     return {
-        **to_plain(found),
-        "accepted": found.accepted,
+        **to_plain(record),
+        "accepted": record.accepted,
         "settle_s": timing and timing.settle_s,
         "shortest_window_s": timing and timing.shortest_window_s,
     }
@@ -269,12 +269,12 @@ def _ssp_line(power: KernelReport, before: str) -> str:
 
 
 def _difference_line(power: KernelReport) -> str:
-    if (found := power.difference) is None:
+    if (difference := power.difference) is None:
         return f"counter     {power.no_difference}"
-    each = f"counter     executions {found.first}-{found.last}: {_joules(found.counter)} each"
-    if found.curve_j is None or found.differ is None:
+    each = f"counter     executions {difference.first}-{difference.last}: {_joules(difference.counter)} each"
+    if difference.curve_j is None or difference.differ is None:
         return each
-    return f"{each}, by the curve {_scaled(found.curve_j)}: {found.differ:+.1%}"
+    return f"{each}, by the curve {_scaled(difference.curve_j)}: {difference.differ:+.1%}"
 
 
 def _histogram_lines(histogram: Histogram, low_ms: float, high_ms: float) -> Iterator[str]:
@@ -287,15 +287,15 @@ def _histogram_lines(histogram: Histogram, low_ms: float, high_ms: float) -> Ite
             yield f"  {begin:8.5g}-{end:<8.5g} ms {count:>5} {bar:<{_BAR}} {mark}".rstrip()
 
 
-def _watts(found: Estimate | None) -> str:
-    if found is None:
+def _watts(estimate: Estimate | None) -> str:
+    if estimate is None:
         return "power not known"
-    between = "" if found.low is None else f" [{found.low:.1f}, {found.high:.1f}]"
-    return f"{found.value:.1f} W{between}"
+    between = "" if estimate.low is None else f" [{estimate.low:.1f}, {estimate.high:.1f}]"
+    return f"{estimate.value:.1f} W{between}"
 
 
-def _joules(found: Estimate | None) -> str:
-    return found.text(_scaled) if found else "energy not known"
+def _joules(estimate: Estimate | None) -> str:
+    return estimate.text(_scaled) if estimate else "energy not known"
 
 
 def _scaled(joules: float) -> str:
@@ -303,7 +303,7 @@ def _scaled(joules: float) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _AskedOperation:
+class _OperationOptions:
     """The operation that is meant: one of ours, or what `call` names."""
 
     name: Annotated[
@@ -358,7 +358,7 @@ class _AskedOperation:
 
 @grouped
 def kernel(
-    what: _AskedOperation,
+    what: _OperationOptions,
     gpu: Annotated[str, typer.Option(help="Index, UUID or `replay`")] = "0",
     gpu_model: ReplayedModel = None,
     units: Annotated[
@@ -402,33 +402,33 @@ def kernel(
     _check_gpu_model(gpu, gpu_model)
     settings, console = read_settings(), plain_console(stderr=True)
     place = WorkerPlace(gpu=gpu, units=units, python=python)
-    found = (
+    report = (
         _replay(what, units, gpu_model, console)
         if gpu == REPLAY
         else _measure(what, place, wanted, settings, console)
     )
-    say_lines([as_json_text(found)] if as_json else report_lines(found))
-    if found.curve and not as_json:
-        title = f"W, in bins of {found.resolution_ms:.3g} ms"
-        show_chart(_curves(found), title=title, below="ms since the start of a run", height=18)
+    say_lines([as_json_text(report)] if as_json else report_lines(report))
+    if report.curve and not as_json:
+        title = f"W, in bins of {report.resolution_ms:.3g} ms"
+        show_chart(_curves(report), title=title, below="ms since the start of a run", height=18)
 
 
 def _replay(
-    what: _AskedOperation, units: int | None, gpu_model: str | None, console: Console
+    what: _OperationOptions, units: int | None, gpu_model: str | None, console: Console
 ) -> KernelReport:
-    found = recorded_kernel(what.recorded_name(), what.before, units, gpu_model)
-    _say_power_replay(console, "measurement", found)
-    return found
+    report = recorded_kernel(what.recorded_name(), what.before, units, gpu_model)
+    _say_power_replay(console, "measurement", report)
+    return report
 
 
 def _measure(
-    what: _AskedOperation,
+    what: _OperationOptions,
     place: WorkerPlace,
     wanted: WantedKernel,
     settings: Settings,
     console: Console,
 ) -> KernelReport:
-    sensors = _known_sensors(place.gpu, wanted.resolution_ms, settings, console)
+    sensors = _sensors(place.gpu, wanted.resolution_ms, settings, console)
     if what.together and (what.after or what.rotate):
         raise InputError(
             f"{what.name} goes with neither --after nor --rotate",
@@ -467,10 +467,10 @@ def _progress(
     return report, planned
 
 
-def _known_sensors(gpu: str, resolution_ms: float, settings: Settings, console: Console) -> Sensors:
+def _sensors(gpu: str, resolution_ms: float, settings: Settings, console: Console) -> Sensors:
     """What is known of the card's sensors, and what of that must be said."""
     card = find_gpu(gpu)
-    sensors = sensors_of(card, known_sensors(settings.home))
+    sensors = sensors_of(card, all_sensors(settings.home))
     check_resolution(sensors.channel, resolution_ms)
     if sensors.record.gpu_uuid != card.uuid:
         origin = origin_of(sensors.record, card.uuid)

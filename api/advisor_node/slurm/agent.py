@@ -63,9 +63,9 @@ class GpuFolder:
     def all_in(cls, root: Path) -> "Iterator[GpuFolder]":
         """The folders of all GPUs and users that had jobs since the node was started."""
         yield from (
-            cls(path=path, index=int(found[1]), user=int(found[2]))
+            cls(path=path, index=int(match[1]), user=int(match[2]))
             for path in sorted(root.glob("gpu*-*"))
-            if (found := re.fullmatch("gpu([0-9]{1,3})-([0-9]{1,10})", path.name))
+            if (match := re.fullmatch("gpu([0-9]{1,3})-([0-9]{1,10})", path.name))
         )
 
     def job_folders(self) -> list[Path]:
@@ -269,8 +269,8 @@ class SlurmAgent:
                 continue
             try:
                 room = self._rooms.get(gpu.path) or self._open(gpu)
-                for seen in room.look(jobs):
-                    self._reports.add(seen)
+                for record in room.look(jobs):
+                    self._reports.add(record)
                 if not room.meters:
                     self._rooms.pop(gpu.path).close()
             except AdvisorError as error:
@@ -288,13 +288,13 @@ class SlurmAgent:
     def _open(self, folder: GpuFolder) -> Room[SlurmJob]:
         # Where no driver answers these jobs are left out, as others are; it may when the next come.
         self._gpus = self._gpus or {gpu.index: gpu for gpu in nvml.list_gpus()}
-        if (found := self._gpus.get(folder.index)) is None:
+        if (gpu_found := self._gpus.get(folder.index)) is None:
             raise InputError(
                 f"there is no GPU {folder.index}",
                 why=f"the driver counts {len(self._gpus)} GPUs",
                 fix="list them in gres.conf as the driver does, /dev/nvidia0 first",
             )
-        gpu = self._gpus[folder.index] = with_units(found, self._settings)
+        gpu = self._gpus[folder.index] = with_units(gpu_found, self._settings)
         environment = self._settings.job_environment()
         daemon = UserDaemon(gpu, folder, environment, lambda: nvml.context_pids(gpu.uuid))
         source = power_source(gpu, self._settings)

@@ -15,7 +15,7 @@ from advisor.core.job import ProgressSettings
 from advisor.core.records import grouped
 from advisor.core.wording import listed
 from advisor.errors import AdvisorError
-from advisor.formats.job_file import AUTO, seen_job
+from advisor.formats.job_file import AUTO, watched_job
 from advisor_node.advice import (
     Advice,
     AskAdvice,
@@ -77,7 +77,7 @@ def with_places(jobs: Sequence[SlurmTask], nodes: Mapping[str, SlurmNode]) -> li
     held = Counter[tuple[str, int]]()
     for job in jobs:
         held.update(job.cards)
-    found: list[SlurmTask] = []
+    placed: list[SlurmTask] = []
     for job in jobs:
         node = nodes.get(job.needs_node) if job.pending and job.part else None
         counted = job.counted or WHOLE
@@ -85,8 +85,8 @@ def with_places(jobs: Sequence[SlurmTask], nodes: Mapping[str, SlurmNode]) -> li
         card = next((card for card in cards if held[card] + counted <= WHOLE), None)
         if card is not None:
             held[card] += counted
-        found.append(job if card is None else replace(job, cards={card: counted}))
-    return found
+        placed.append(job if card is None else replace(job, cards={card: counted}))
+    return placed
 
 
 def _open_cards(
@@ -115,7 +115,7 @@ def _pairs_and_joins(
         yield from (
             _meeting((place, n), card, (job,), model)
             for place, card in enumerate(cards)
-            if all(_want(one, job) for one in card)
+            if all(_want(there, job) for there in card)
         )
         yield from (
             _meeting((place, n), (), (other, job), model)
@@ -144,23 +144,23 @@ def _planned_sets(
     places = {job.key: place for place, job in enumerate(waiting, len(cards))}
     able = [job for job in waiting if looked_at(job)]
     begun = [(place, card) for place, card in enumerate(cards) if all(map(looked_at, card))]
-    asked = [*(job for _, card in begun for job in card), *able]
-    if len(asked) <= ADVISED_JOBS:
+    candidates = [*(job for _, card in begun for job in card), *able]
+    if len(candidates) <= ADVISED_JOBS:
         return
     rest: dict[str, deque[SlurmTask]] = defaultdict(deque)
     for job in able:
         rest[_named(job).job].append(job)
-    for names in plan([_request(job) for job in asked], model):
+    for names in plan([_request(job) for job in candidates], model):
         wanted = Counter(names)
         kinds, there = next((b for b in begun if _names(b[1]) <= wanted), (None, ()))
-        begun = [one for one in begun if one[0] != kinds]
-        found = sorted(
+        begun = [card for card in begun if card[0] != kinds]
+        joining = sorted(
             (rest[name].popleft() for name in (wanted - _names(there)).elements() if rest[name]),
             key=lambda job: places[job.key],
         )
-        if found and len(there) + len(found) > ADVISED_JOBS:
-            seats = (*(() if kinds is None else (kinds,)), *(places[job.key] for job in found))
-            yield _meeting(seats, there, tuple(found), model, planned=True)
+        if joining and len(there) + len(joining) > ADVISED_JOBS:
+            seats = (*(() if kinds is None else (kinds,)), *(places[job.key] for job in joining))
+            yield _meeting(seats, there, tuple(joining), model, planned=True)
 
 
 def _names(card: Collection[SlurmTask]) -> Counter[str]:
@@ -203,8 +203,8 @@ def _named(job: SlurmTask) -> Named:
 
 
 def _request(job: SlurmTask) -> JobRequest:
-    own = _named(job)
-    return JobRequest(job=own.job, min_speed=own.min_speed, max_p99_ms=own.max_p99_ms)
+    named = _named(job)
+    return JobRequest(job=named.job, min_speed=named.min_speed, max_p99_ms=named.max_p99_ms)
 
 
 def _want(a: SlurmTask, b: SlurmTask) -> bool:
@@ -290,7 +290,7 @@ class QueueRound:
         together: set[str] = set()
         for meeting, answer in matched([1] * (len(cards) + len(waiting)), good, 0):
             together |= {job.key for job in meeting.jobs}
-            yield from self._told(meeting, answer)
+            yield from self._changes(meeting, answer)
         for first, *_ in cards:
             late = self.now_s - first.eligible_s > self.wait_s
             if first.pending and first.key not in together and late:
@@ -305,7 +305,7 @@ class QueueRound:
             if -1 not in map(self._limit, meeting.coming, answer.low_speeds[len(meeting.there) :])
         ]
 
-    def _told(self, meeting: _Meeting, answer: Together) -> Iterator[Change]:
+    def _changes(self, meeting: _Meeting, answer: Together) -> Iterator[Change]:
         if not meeting.there:
             if self.now_s - self._came_s(meeting.coming[0]) >= GATHER_S:
                 yield self._begins(meeting, answer)
@@ -342,8 +342,8 @@ class QueueRound:
         return self._share(meeting, answer, place, counted, why)
 
     def _joins(self, meeting: _Meeting, answer: Together) -> Iterator[Change]:
-        if found := self._place(meeting, answer):
-            node, counted = found
+        if place := self._place(meeting, answer):
+            node, counted = place
             those = listed(f"job {job.key} ({_name(job)})" for job in meeting.there)
             why = f"of a GPU beside {those}, split {answer.split}"
             yield replace(self._share(meeting, answer, len(meeting.there), counted, why), node=node)
@@ -359,8 +359,10 @@ class QueueRound:
         if limit is not None:
             slow = f"{100 * low_speed:.0f} % of its speed at worst"
             why += f"; time limit {limit:g} min, since it runs at {slow}"
-        told = replace(_named(job), share_text=share, counted=counted, memory_mib=memory)
-        return Change(job=job, named=told, counted=counted, limit_min=limit, why=f"{share} % {why}")
+        named = replace(_named(job), share_text=share, counted=counted, memory_mib=memory)
+        return Change(
+            job=job, named=named, counted=counted, limit_min=limit, why=f"{share} % {why}"
+        )
 
     def _freed(self) -> Iterator[Change]:
         """Jobs that wait for what drained nodes have; they wait for nobody any more."""
@@ -388,8 +390,8 @@ class QueueRound:
                 yield replace(self._whole(job, "it could not start beside another"), node="")
 
     def _whole(self, job: SlurmTask, why: str) -> Change:
-        told = replace(_named(job), share_text="100", counted=WHOLE, memory_mib=None)
-        return Change(job=job, named=told, counted=WHOLE, why=f"a whole GPU: {why}")
+        named = replace(_named(job), share_text="100", counted=WHOLE, memory_mib=None)
+        return Change(job=job, named=named, counted=WHOLE, why=f"a whole GPU: {why}")
 
     # Who may meet
 
@@ -484,7 +486,7 @@ class _Matching:
     ) -> None:
         self._settings, self._advice, self._ask = settings, advice, ask
         self._jobs_dir, self._names = jobs_dir, dict[str, str | None]()
-        self._seen_s = -SITE_S
+        self._site_read_s = -SITE_S
         self._books = ""
         self._partitions: Mapping[str, Partition] = {}
 
@@ -496,12 +498,12 @@ class _Matching:
         """
         jobs = [self._named(job) for job in SlurmTask.queue(self._ask)]
         waiting = any(job.undecided or job.part for job in jobs)
-        is_due = time.monotonic() - self._seen_s >= SITE_S
+        is_due = time.monotonic() - self._site_read_s >= SITE_S
         nodes = SlurmNode.by_name(self._ask) if waiting or is_due else dict[str, SlurmNode]()
         if is_due:
             self._look_at_site(nodes)
         if waiting and self._books == "ok":
-            found = QueueRound(
+            changes = QueueRound(
                 jobs=with_places(jobs, nodes),
                 nodes=nodes,
                 partitions=self._partitions,
@@ -511,7 +513,7 @@ class _Matching:
                 wait_s=self._settings.wait_s,
                 model=self._settings.gpu_model,
             ).decide()
-            for change in found:
+            for change in changes:
                 self._tell(change)
 
     def _named(self, job: SlurmTask) -> SlurmTask:
@@ -527,7 +529,7 @@ class _Matching:
             try:
                 script = self._ask("scontrol", "write", "batch_script", number, "-")
                 words = command_of_script(script)
-                name = seen_job(words, job.workdir, ProgressSettings(), self._jobs_dir).name
+                name = watched_job(words, job.workdir, ProgressSettings(), self._jobs_dir).name
                 comment = replace(job.named, job=name).in_comment(job.comment)
                 self._ask("scontrol", "update", f"JobId={number}", f"Comment={comment}")
                 self._names[number] = name
@@ -537,19 +539,19 @@ class _Matching:
         return replace(job, named=replace(job.named, job=name) if name else None)
 
     def _look_at_site(self, nodes: Mapping[str, SlurmNode]) -> None:
-        if (found := next(book_faults(self._ask), "ok")) != self._books:
+        if (books := next(book_faults(self._ask), "ok")) != self._books:
             LOG.log(
-                logging.INFO if found == "ok" else logging.WARNING,
+                logging.INFO if books == "ok" else logging.WARNING,
                 "the books: %s",
-                found if found == "ok" else f"no job is rewritten: {found}",
+                books if books == "ok" else f"no job is rewritten: {books}",
             )
-        self._books, self._partitions = found, Partition.by_name(self._ask)
-        self._settings.write_facts(found, self._partitions, list(nodes.values()), time.time())
-        self._seen_s = time.monotonic()
+        self._books, self._partitions = books, Partition.by_name(self._ask)
+        self._settings.write_facts(books, self._partitions, list(nodes.values()), time.time())
+        self._site_read_s = time.monotonic()
 
     def _tell(self, change: Change) -> None:
         """A job that has begun or ended meanwhile stays as it is."""
-        told = {
+        facts = {
             "JobId": change.job.key,
             "Gres": f"mps:{change.counted}",
             "Comment": change.named.in_comment(change.job.comment),
@@ -558,7 +560,7 @@ class _Matching:
             "TimeLimit": change.limit_min,
             "ReqNodeList": change.node,
         }
-        words = (f"{name}={value}" for name, value in told.items() if value is not None)
+        words = (f"{name}={value}" for name, value in facts.items() if value is not None)
         try:
             self._ask("scontrol", "update", *words)
         except AdvisorError as error:

@@ -131,7 +131,7 @@ class Named:
 
     def in_comment(self, comment: str) -> str:
         """A comment in which this word replaces the one that is there."""
-        return _WORD.sub(lambda found: found[0][: -len(found[1]) - 8] + self.text(), comment, 1)
+        return _WORD.sub(lambda match: match[0][: -len(match[1]) - 8] + self.text(), comment, 1)
 
     @classmethod
     def read(cls, text: str) -> "Named | None":
@@ -140,10 +140,10 @@ class Named:
         Raises:
             InputError: a job is named by what is no name.
         """
-        if (found := _WORD.search(text)) is None:
+        if (match := _WORD.search(text)) is None:
             return None
         given: dict[str, Any] = {}
-        for word in found[1].split(","):
+        for word in match[1].split(","):
             key, _, value = word.partition("=")
             field, pattern, read = _FIELDS.get(key, ("", "(?!)", str))
             if field in given or not re.fullmatch(pattern, value):
@@ -270,20 +270,20 @@ def _keys(row: Mapping[str, Any]) -> list[str]:
     if _number(row.get("array_task_id")) is not None:
         return [f"{array}_{_number(row['array_task_id']):.0f}"]
     tasks = list(_tasks(str(row.get("array_task_string") or "")))
-    return [f"{array}_{one}" for one in tasks[:1000]] or [str(task)]
+    return [f"{array}_{number}" for number in tasks[:1000]] or [str(task)]
 
 
 def _tasks(text: str) -> Iterator[int]:
     """Of `1-3,7,10-20:5%2`."""
     for part in text.partition("%")[0].split(","):
-        if found := re.fullmatch(r"([0-9]+)(?:-([0-9]+)(?::([0-9]+))?)?", part):
-            first, last, step = int(found[1]), int(found[2] or found[1]), int(found[3] or 1)
+        if match := re.fullmatch(r"([0-9]+)(?:-([0-9]+)(?::([0-9]+))?)?", part):
+            first, last, step = int(match[1]), int(match[2] or match[1]), int(match[3] or 1)
             yield from range(first, last + 1, max(1, step))
 
 
 def _job(key: str, row: Mapping[str, Any], *, pending: bool) -> SlurmTask:
     comment = str(row.get("comment") or "")
-    asked = re.fullmatch(r"gres[:/]mps[:=]([0-9]+)", str(row.get("tres_per_node") or ""))
+    match = re.fullmatch(r"gres[:/]mps[:=]([0-9]+)", str(row.get("tres_per_node") or ""))
     named = None
     with suppress(InputError):
         named = Named.read(comment)
@@ -294,7 +294,7 @@ def _job(key: str, row: Mapping[str, Any], *, pending: bool) -> SlurmTask:
         pending=pending,
         comment=comment,
         named=named,
-        counted=int(asked[1]) if asked else None,
+        counted=int(match[1]) if match else None,
         eligible_s=_number(row.get("eligible_time")) or 0.0,
         priority=_number(row.get("priority")) or 0.0,
         limit_min=_number(row.get("time_limit")),
@@ -312,29 +312,29 @@ def _cards(row: Mapping[str, Any]) -> Mapping[tuple[str, int], int]:
 
     Later versions count the parts by GPU: `mps:30(30/100,0/100)`.
     """
-    named = (one.get("nodename") or one.get("name") for one in _allocated(row))
+    named = (node_row.get("nodename") or node_row.get("name") for node_row in _allocated(row))
     nodes = [node for node in named if node] or [row.get("nodes")]
-    found: dict[tuple[str, int], int] = defaultdict(int)
+    counted_by_card: dict[tuple[str, int], int] = defaultdict(int)
     for node, text in zip(nodes, row.get("gres_detail") or (), strict=False):
         for name, count, indexes in re.findall(
             r"(gpu|mps|shard)(?::[^:(,]+)?:([0-9]+)\(IDX:([0-9,-]+)\)", str(text)
         ):
             for index in _tasks(indexes):
-                found[str(node), index] += int(count) if name == "mps" else WHOLE
+                counted_by_card[str(node), index] += int(count) if name == "mps" else WHOLE
         for parts in re.findall(r"mps(?::[^:(,]+)?:[0-9]+\(([0-9/,]+)\)", str(text)):
             for index, part in enumerate(parts.split(",")):
                 if counted := int(part.partition("/")[0] or 0):
-                    found[str(node), index] += counted
-    return dict(found)
+                    counted_by_card[str(node), index] += counted
+    return dict(counted_by_card)
 
 
 def _allocated(row: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     resources: Mapping[str, Any] = row.get("job_resources") or {}
     # 22.05 has a text in `nodes`; later versions have all of them there.
-    found: Any = resources.get("allocated_nodes")
+    allocated: Any = resources.get("allocated_nodes")
     if isinstance(nodes := resources.get("nodes"), dict):
-        found = cast("Mapping[str, Any]", nodes).get("allocation")
-    return _listed(found)
+        allocated = cast("Mapping[str, Any]", nodes).get("allocation")
+    return _listed(allocated)
 
 
 _LIMITS = ("GrpTRES", "GrpTRESMins", "GrpTRESRunMins", "MaxTRES", "MaxTRESMins")
@@ -426,7 +426,7 @@ class SiteSettings:
             OSError, f"{path} cannot be read", fix="install as docs/slurm.md says"
         ):
             lines = path.read_text().splitlines()
-        given = {found[1]: found[2] for line in lines if (found := _SETTING.fullmatch(line))}
+        given = {match[1]: match[2] for line in lines if (match := _SETTING.fullmatch(line))}
         for name, pattern in (("address", r"(https?|unix):\S+"), ("wait_s", r"[0-9]{1,6}"),
                               ("facts", r"/\S+")):  # fmt: skip
             if not re.fullmatch(pattern, given.get(name, "")):
@@ -486,8 +486,8 @@ class Partition:
         """All partitions, by name."""
         of_all = _settings_of(ask("scontrol", "show", "config")).get("JobDefaults", "")
         lines = ask("scontrol", "show", "partition", "-o").splitlines()
-        found = (_partition(line, of_all) for line in lines)
-        return {partition.name: partition for partition in found if partition.name}
+        partitions = (_partition(line, of_all) for line in lines)
+        return {partition.name: partition for partition in partitions if partition.name}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -510,10 +510,10 @@ class SlurmNode:
     def by_name(cls, ask: SlurmCommand) -> "Mapping[str, SlurmNode]":
         """All nodes, by name."""
         try:
-            found = _rows(ask("sinfo", "--json"), "nodes")
+            rows = _rows(ask("sinfo", "--json"), "nodes")
         except SourceError:  # later versions list groups of nodes there, and have these in scontrol
-            found = _rows(ask("scontrol", "show", "nodes", "--json"), "nodes")
-        return {node.name: node for node in map(_node, found)}
+            rows = _rows(ask("scontrol", "show", "nodes", "--json"), "nodes")
+        return {node.name: node for node in map(_node, rows)}
 
 
 def _fact(partition: Partition, nodes: Sequence[SlurmNode]) -> str:
@@ -543,9 +543,9 @@ def _partition(line: str, of_all: str) -> Partition:
 
 def parse_minutes(text: str) -> float | None:
     """A time limit as Slurm prints it, `days-hours:minutes:seconds`; None: no limit."""
-    if not (found := re.fullmatch(r"(?:([0-9]+)-)?([0-9]+):([0-9]+):([0-9]+)", text)):
+    if not (match := re.fullmatch(r"(?:([0-9]+)-)?([0-9]+):([0-9]+):([0-9]+)", text)):
         return None
-    days, hours, minutes, seconds = (int(part or 0) for part in found.groups())
+    days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
     return days * 1440 + hours * 60 + minutes + seconds / 60
 
 
@@ -570,7 +570,7 @@ def _node(row: Mapping[str, object]) -> SlurmNode:
 def _counts(gres: str, name: str) -> Mapping[str, int]:
     """By type, of `gpu:h100:2(S:0),mps:200`."""
     plain = re.sub(r"\([^)]*\)", "", gres)
-    found = Counter[str]()
+    counts = Counter[str]()
     for kind, count in re.findall(rf"(?:^|,){name}(?::([^:,]+))?:([0-9]+)(?=,|$)", plain):
-        found[kind] += int(count)
-    return found
+        counts[kind] += int(count)
+    return counts

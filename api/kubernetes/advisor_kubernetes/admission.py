@@ -15,7 +15,7 @@ from advisor.core.gpu import MEMORY_LIMIT, PERCENTAGE, WHOLE, MemoryFit
 from advisor.core.job import ProgressSettings
 from advisor.core.wording import shown
 from advisor.errors import InputError
-from advisor.formats.job_file import AUTO, seen_job
+from advisor.formats.job_file import AUTO, watched_job
 from advisor.settings import LIMIT_VARIABLES
 from advisor.wire.requests import NAME
 from advisor_kubernetes import names
@@ -161,15 +161,15 @@ def booked_percent(container: Object) -> int:
     Raises:
         InputError: it says something that is no whole percentage.
     """
-    if (told := part(container, "resources", "limits").get(names.SHARE_RESOURCE)) is None:
+    if (booked := part(container, "resources", "limits").get(names.SHARE_RESOURCE)) is None:
         return names.BOOKED_PERCENT
-    if not _PERCENT.fullmatch(str(told)):
+    if not _PERCENT.fullmatch(str(booked)):
         raise InputError(
-            f"the pod asks for {shown(told)} of {names.SHARE_RESOURCE}",
+            f"the pod asks for {shown(booked)} of {names.SHARE_RESOURCE}",
             why="it counts percent of one GPU",
             fix="ask for a whole number from 1 to 100",
         )
-    return int(told)
+    return int(booked)
 
 
 def _added_to(path: str, values: Mapping[str, str]) -> Iterator[Object]:
@@ -234,7 +234,7 @@ def read_wishes(annotations: Mapping[str, object]) -> Wishes | None:
     read = _Annotations(annotations)
     text, number = read.text, read.number
     of_job = "the name of a profiled job: lower-case letters, digits, '.', '_' and '-'"
-    asked = Wishes(
+    wishes = Wishes(
         job=text(names.JOB, NAME, of_job) or "",
         partner=text(names.WITH, NAME, of_job),
         min_speed=number(names.MIN_SPEED, 1.0, "a number from 0 to 1"),
@@ -247,14 +247,14 @@ def read_wishes(annotations: Mapping[str, object]) -> Wishes | None:
         else wait_s,
         container=text(names.CONTAINER, _LABEL.pattern, "the name of a container"),
     )
-    if asked.placed_by is not None and asked.partner is None:
+    if wishes.placed_by is not None and wishes.partner is None:
         read.faults.append(f"{names.PLACED_BY} needs {names.WITH}: the job that runs beside it")
     if read.faults:
         raise InputError(
             "annotations of the pod cannot be used: " + "; ".join(read.faults),
             fix="correct them, or leave them out",
         )
-    return asked
+    return wishes
 
 
 @dataclass(slots=True)
@@ -285,17 +285,17 @@ Advise: TypeAlias = Callable[[Question], Answer]
 """Asks the service, within the time that the API server waits."""
 
 
-def _advised(pod: Object, asked: Wishes, place: int, answer: Answer) -> tuple[list[Object], str]:
+def _advised(pod: Object, wishes: Wishes, place: int, answer: Answer) -> tuple[list[Object], str]:
     """The patch of a pod, and what its author is told.
 
     Args:
         pod: As it came; it is not changed.
-        asked: What it asks for; `placed_by` says in which words the answer is written.
+        wishes: What it asks for; `placed_by` says in which words the answer is written.
         place: Of the container that computes.
         answer: Of the service.
     """
     if not isinstance(answer, Together):
-        return [], f"advisor: no advice for {asked.job} beside {asked.partner}: {answer.why}"
+        return [], f"advisor: no advice for {wishes.job} beside {wishes.partner}: {answer.why}"
     share, speed = answer.shares[0], answer.speeds[0]
     memory_mib = MemoryFit(answer.needs_mib[:1], None).limit_mib(0)
     notes = {
@@ -303,12 +303,12 @@ def _advised(pod: Object, asked: Wishes, place: int, answer: Answer) -> tuple[li
         names.ADVISED_SPEED: f"{speed:.2f}",
         **({} if memory_mib is None else {names.ADVISED_MEMORY: str(memory_mib)}),
     }
-    patch = [*_of_placer(pod, asked.placed_by or "", place, share, memory_mib, notes)]
-    told = (
-        f"advisor: {share} % of the GPU beside {asked.partner}, {100 * speed:.0f} % of the speed "
+    patch = [*_of_placer(pod, wishes.placed_by or "", place, share, memory_mib, notes)]
+    message = (
+        f"advisor: {share} % of the GPU beside {wishes.partner}, {100 * speed:.0f} % of the speed "
         "alone expected"
     )
-    return [*_added_to("/metadata/annotations", notes), *patch], told
+    return [*_added_to("/metadata/annotations", notes), *patch], message
 
 
 def _of_placer(
@@ -340,26 +340,28 @@ _OF_KAI = ("gpu-memory", "gpu-fraction")
 _OURS = (*LIMIT_VARIABLES, MEMORY_LIMIT, "NVIDIA_VISIBLE_DEVICES", "ADVISOR_")
 
 
-def container_of(pod: Object, asked: Wishes) -> tuple[int, Object]:
+def container_of(pod: Object, wishes: Wishes) -> tuple[int, Object]:
     """The container that computes, with its place in the list.
 
     Raises:
         InputError: it cannot be told which one, or it asks for something else than one GPU.
     """
     containers = parts(pod, "spec", "containers")
-    if asked.container is not None:
-        found = [(i, c) for i, c in enumerate(containers) if word(c, "name") == asked.container]
+    if wishes.container is not None:
+        candidates = [
+            (i, c) for i, c in enumerate(containers) if word(c, "name") == wishes.container
+        ]
     elif len(containers) == 1:
-        found = [(0, containers[0])]
+        candidates = [(0, containers[0])]
     else:
-        found = [(i, c) for i, c in enumerate(containers) if _asks_for_gpu(c)]
-    if len(found) != 1:
+        candidates = [(i, c) for i, c in enumerate(containers) if _asks_for_gpu(c)]
+    if len(candidates) != 1:
         there = ", ".join(shown(word(container, "name")) for container in containers)
         raise InputError(
             f"which container computes on the GPU? There are {there}",
             fix=f"name one of them: {names.CONTAINER}",
         )
-    return found[0]
+    return candidates[0]
 
 
 def _check(pod: Object, container: Object, shape: _PodShape, host_paths: Sequence[str]) -> None:
@@ -419,8 +421,8 @@ def _check_volumes(
             if word(mount, "name") in _VOLUMES:
                 raise _of_ours(f"a mount of {word(mount, 'name')}")
             path = word(mount, "mountPath")
-            ours = [one["mountPath"] for one in shape.mounts]
-            if any(_is_in(path, one) or _is_in(one, path) for one in ours):
+            ours = [mount["mountPath"] for mount in shape.mounts]
+            if any(_is_in(path, mount) or _is_in(mount, path) for mount in ours):
                 raise _of_ours(f"the mount at {shown(path)}")
 
 
@@ -609,7 +611,7 @@ _LONGEST = 1000
 
 
 def review(
-    asked: Object,
+    admission: Object,
     chooser: str | None,
     host_paths: Sequence[str] = (),
     *,
@@ -619,7 +621,7 @@ def review(
     """Answer a review.
 
     Args:
-        asked: The AdmissionReview.
+        admission: The AdmissionReview.
         chooser: Name of the user that writes what was chosen; None: not known yet.
         host_paths: Folders of nodes that pods may mount, with all that is in them.
         is_full: Whether no GPU is free that pods could share.
@@ -628,8 +630,10 @@ def review(
     Raises:
         InputError: it is no AdmissionReview of this version.
     """
-    request = part(asked, "request")
-    if any(asked.get(key) != value for key, value in _VERSION.items()) or not word(request, "uid"):
+    request = part(admission, "request")
+    if any(admission.get(key) != value for key, value in _VERSION.items()) or not word(
+        request, "uid"
+    ):
         raise InputError(
             "this is no AdmissionReview of admission.k8s.io/v1",
             fix="set admissionReviewVersions: [v1] in the webhook's configuration",
@@ -655,11 +659,11 @@ def _answer(
     except InputError as error:
         status = {"code": 422, "reason": "Invalid", "message": f"advisor: {error}"[:_LONGEST]}
         return {"allowed": False, "status": status}
-    told = {"allowed": True, **({"warnings": [warning]} if warning else {})}
+    response = {"allowed": True, **({"warnings": [warning]} if warning else {})}
     if not patch:
-        return told
+        return response
     encoded = base64.b64encode(json.dumps(patch).encode()).decode()
-    return {**told, "patchType": "JSONPatch", "patch": encoded}
+    return {**response, "patchType": "JSONPatch", "patch": encoded}
 
 
 def _created(
@@ -667,34 +671,34 @@ def _created(
 ) -> tuple[list[Object], str]:
     """The patch of a new pod, and what its author is told, which `kubectl` prints."""
     annotations = part(pod, "metadata", "annotations")
-    if strangers := sorted(_ours(annotations) - names.ASKED):
+    if strangers := sorted(_ours(annotations) - names.REQUESTED):
         raise InputError(
             f"{shown(strangers[0])} is not an annotation that the author of a pod can set",
-            fix=f"leave it out; known are {', '.join(sorted(names.ASKED))}",
+            fix=f"leave it out; known are {', '.join(sorted(names.REQUESTED))}",
         )
-    if (asked := read_wishes(annotations)) is None:
+    if (wishes := read_wishes(annotations)) is None:
         _check_unmanaged(pod)
         return [], ""
-    place, container = container_of(pod, asked)
-    if asked.job == AUTO:
+    place, container = container_of(pod, wishes)
+    if wishes.job == AUTO:
         name = {names.JOB: _name_of(container)}
         meta = {**part(pod, "metadata"), "annotations": {**annotations, **name}}
-        patch, told = _created(
+        patch, message = _created(
             {**pod, "metadata": meta}, host_paths=host_paths, is_full=is_full, advise=advise
         )
-        return [*_added_to("/metadata/annotations", name), *patch], told
-    if asked.placed_by is not None:
+        return [*_added_to("/metadata/annotations", name), *patch], message
+    if wishes.placed_by is not None:
         _check_unmanaged(pod)
-        own = JobRequest(job=asked.job, min_speed=asked.min_speed, max_p99_ms=asked.max_p99_ms)
-        other = JobRequest(job=asked.partner or asked.job)
-        return _advised(pod, asked, place, advise(Question(jobs=(own, other), model=None)))
+        job = JobRequest(job=wishes.job, min_speed=wishes.min_speed, max_p99_ms=wishes.max_p99_ms)
+        other = JobRequest(job=wishes.partner or wishes.job)
+        return _advised(pod, wishes, place, advise(Question(jobs=(job, other), model=None)))
     claimed = parts(pod, "spec", "resourceClaims") and parts(container, "resources", "claims")
     shape = _ON_CLAIM if claimed else ON_HOST
     _check(pod, container, shape, host_paths)
     if not is_full:
         return _patch_of(pod, place, shape), ""
     whole = names.GPU_RESOURCE in part(container, "resources", "limits")
-    if asked.whole_when_full and whole and names.MANAGED not in part(pod, "metadata", "labels"):
+    if wishes.whole_when_full and whole and names.MANAGED not in part(pod, "metadata", "labels"):
         return [], "advisor: no GPU is free for sharing, so the pod asks for a whole one"
     return _patch_of(pod, place, shape), _FULL
 
@@ -705,8 +709,8 @@ def _name_of(container: Object) -> str:
     # Without a command the image has one.
     entry: Any = container.get("command") or re.split("[:@]", image.rpartition("/")[2])[:1]
     with InputError.instead_of(TypeError, "command and args of the container are no lists"):
-        words = [str(one) for one in (*entry, *(container.get("args") or ()))]
-    return seen_job(words, None, ProgressSettings(), image=image).name
+        words = [str(word_) for word_ in (*entry, *(container.get("args") or ()))]
+    return watched_job(words, None, ProgressSettings(), image=image).name
 
 
 def _check_unmanaged(pod: Object) -> None:

@@ -188,8 +188,8 @@ class _GpuDaemon:
 def _make_folder(folder: Path, mode: int) -> None:
     """A folder below one of root's; others may enter, and nobody else may have made it."""
     folder.mkdir(parents=True, exist_ok=True)
-    found = folder.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != folder.parent.stat().st_uid:
+    state = folder.lstat()
+    if not stat.S_ISDIR(state.st_mode) or state.st_uid != folder.parent.stat().st_uid:
         raise PartitionError(
             f"{folder} is not a folder of ours",
             why="something else was there first",
@@ -208,12 +208,12 @@ _Numbers: TypeAlias = tuple[tuple[str, ...], Mapping[str, float | None]]
 def _families(
     pods: Sequence[_Numbers], gpus: Sequence[_Numbers], reports: ObservationQueue
 ) -> Iterator[Metric]:
-    for what, labels, metrics, seen in (
+    for what, labels, metrics, rows in (
         ("pod", ("namespace", "pod", "job", "gpu_uuid"), _OF_PODS, pods),
         ("gpu", ("gpu_uuid",), _OF_GPUS, gpus),
     ):
         for kind, name, text in metrics:
-            values = [(of, numbers[name]) for of, numbers in seen]
+            values = [(of, numbers[name]) for of, numbers in rows]
             yield family(kind, f"{what}_{name}", text, labels, values)
     text, waiting = "Observations that the service does not have yet", [((), reports.waiting)]
     yield family(GaugeMetricFamily, "agent_observations_waiting", text, (), waiting)
@@ -319,8 +319,8 @@ class _Handler(BaseHTTPRequestHandler):
     server_version, sys_version = "advisor", ""
 
     def do_GET(self) -> None:
-        found = self.server.answers.get(self.path.partition("?")[0])
-        status, body = found() if found else (404, b"not found\n")
+        answer = self.server.answers.get(self.path.partition("?")[0])
+        status, body = answer() if answer else (404, b"not found\n")
         self.send_response(status)
         self.send_header("Content-Type", CONTENT_TYPE_LATEST if status == 200 else "text/plain")
         self.send_header("Content-Length", str(len(body)))
@@ -358,7 +358,7 @@ def read_pod(raw: Object) -> _SharedPod | None:
     notes = part(meta, "annotations")
     if not all(notes.get(name) for name in (names.JOB, names.SHARE_PERCENT, names.GPU_UUID)):
         return None
-    limits = [part(one, "resources", "limits") for one in parts(raw, "spec", "containers")]
+    limits = [part(c, "resources", "limits") for c in parts(raw, "spec", "containers")]
     booked = sum(int(limit.get(names.SHARE_RESOURCE, 0)) for limit in limits)
     pod = _SharedPod(
         uid=word(meta, "uid"),
@@ -378,13 +378,13 @@ def read_pod(raw: Object) -> _SharedPod | None:
 def _memory_mib(limit: str | None) -> int | None:
     if limit is None:
         return None  # of an earlier version
-    if not (found := re.fullmatch("0=([1-9][0-9]{0,9})M", limit)):
+    if not (match := re.fullmatch("0=([1-9][0-9]{0,9})M", limit)):
         raise InputError(
             f"the annotation {names.MEMORY_LIMIT} is {limit!a}",
             why="the driver would take it as no limit, or refuse the process",
             fix="delete the pod and let its owner make another one",
         )
-    return int(found[1])
+    return int(match[1])
 
 
 def _check(pod: _SharedPod) -> None:
@@ -418,8 +418,8 @@ def pod_in(text: str) -> str | None:
     """The uid in the lines of a `/proc/PID/cgroup` (man 7 cgroups), version 1 or 2."""
     # Its control group is `pod<uid>` by cgroupfs, `...-pod<uid with _>.slice` by systemd; pods of a
     # file on the node have a hash without dashes.
-    found = re.search("pod([0-9a-f]{8}([-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}|[0-9a-f]{32})", text)
-    return found[1].replace("_", "-") if found else None
+    match = re.search("pod([0-9a-f]{8}([-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}|[0-9a-f]{32})", text)
+    return match[1].replace("_", "-") if match else None
 
 
 def progress_file(folder: Path, uid: str) -> Path:
@@ -566,10 +566,10 @@ def run_agent(
     """
     with ExitStack() as stack:
         try:
-            found = nvml.list_gpus()
-            for gpu in found:
+            gpus_here = nvml.list_gpus()
+            for gpu in gpus_here:
                 stack.enter_context(gpu_lock(settings.lock_dir, gpu.uuid))
-            gpus = [with_units(gpu, settings) for gpu in found]
+            gpus = [with_units(gpu, settings) for gpu in gpus_here]
         except BusyError:
             raise  # what the other agent says is true
         except AdvisorError:
@@ -627,8 +627,8 @@ class _KubernetesAgent:
                     )
             mine = [pod for pod in pods if pod.gpu_uuid == daemon.gpu.uuid]
             self._hours[daemon.gpu.uuid].look(time.monotonic(), mine)
-            for seen in room.look(mine):
-                self._reports.add(seen)
+            for record in room.look(mine):
+                self._reports.add(record)
         self.publish(time.monotonic())
         self._reports.flush()
         pods = [
@@ -665,8 +665,8 @@ class _KubernetesAgent:
             for daemon, _ in self._rooms
         ]
         if self._published:
-            then_s, known = self._published
-            if known == gpus and now_s - then_s < 30.0:  # who reads it leaves what is older
+            then_s, published = self._published
+            if published == gpus and now_s - then_s < 30.0:  # who reads it leaves what is older
                 return
         if _publish(self._api, gpus):
             self._published = now_s, gpus

@@ -43,10 +43,10 @@ def read_object(text: bytes) -> Object:
         InputError: it is something else.
     """
     try:
-        found: object = json.loads(text)
+        content: object = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise InputError("the body is not JSON", why=type(error).__name__) from error
-    return _object(found, "the body")
+    return _object(content, "the body")
 
 
 def part(parent: Mapping[str, Any], *keys: str) -> Object:
@@ -55,11 +55,11 @@ def part(parent: Mapping[str, Any], *keys: str) -> Object:
     Raises:
         InputError: there is something else.
     """
-    found: object = parent
+    child: object = parent
     for key in keys:
-        if (found := _object(found, key).get(key)) is None:
+        if (child := _object(child, key).get(key)) is None:
             return {}
-    return _object(found, keys[-1] if keys else "the whole")
+    return _object(child, keys[-1] if keys else "the whole")
 
 
 def parts(parent: Mapping[str, Any], *keys: str) -> list[Object]:
@@ -68,12 +68,12 @@ def parts(parent: Mapping[str, Any], *keys: str) -> list[Object]:
     Raises:
         InputError: there is something else.
     """
-    found: object = part(parent, *keys[:-1]).get(keys[-1])
-    if found is None:
+    items: object = part(parent, *keys[:-1]).get(keys[-1])
+    if items is None:
         return []
-    if not isinstance(found, list):
+    if not isinstance(items, list):
         raise _wrong(keys[-1], "a list")
-    return [_object(item, keys[-1]) for item in cast("list[object]", found)]
+    return [_object(item, keys[-1]) for item in cast("list[object]", items)]
 
 
 def word(parent: Mapping[str, Any], key: str) -> str:
@@ -82,9 +82,9 @@ def word(parent: Mapping[str, Any], key: str) -> str:
     Raises:
         InputError: there is something else.
     """
-    if not isinstance(found := parent.get(key), str | None):
+    if not isinstance(value := parent.get(key), str | None):
         raise _wrong(key, "a text")
-    return found or ""
+    return value or ""
 
 
 def quantity(value: object) -> float:
@@ -93,9 +93,9 @@ def quantity(value: object) -> float:
     Raises:
         InputError: it is none.
     """
-    if not (found := _QUANTITY.fullmatch(str(value))):
+    if not (match := _QUANTITY.fullmatch(str(value))):
         raise _wrong(str(value)[:20], "a quantity")
-    return float(found[1]) * _SUFFIXES[found[2] or ""]
+    return float(match[1]) * _SUFFIXES[match[2] or ""]
 
 
 def event_of(
@@ -127,10 +127,10 @@ def event_of(
     }
 
 
-def _object(found: object, name: str) -> Object:
-    if not isinstance(found, dict):
+def _object(value: object, name: str) -> Object:
+    if not isinstance(value, dict):
         raise _wrong(name, "an object")
-    return cast("Object", found)
+    return cast("Object", value)
 
 
 def _wrong(name: str, kind: str) -> InputError:
@@ -241,8 +241,8 @@ class Cluster:
             ClusterError: it does not say.
         """
         body: Object = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
-        told = self.post("/apis/authentication.k8s.io/v1/selfsubjectreviews", body)
-        return word(part(told, "status", "userInfo"), "username")
+        review = self.post("/apis/authentication.k8s.io/v1/selfsubjectreviews", body)
+        return word(part(review, "status", "userInfo"), "username")
 
     def _ask(
         self,
@@ -359,10 +359,10 @@ class ObjectMirror:
                 self._take(item)
 
     def _take(self, item: Object) -> None:
-        known = self._objects.get(_uid(item))
+        earlier = self._objects.get(_uid(item))
         # Versions are numbers of the store, though the API calls them opaque. A late event
         # would make a GPU look free that we have just given away.
-        if known is None or _age(item) >= _age(known):
+        if earlier is None or _age(item) >= _age(earlier):
             self._objects[_uid(item)] = self._kept(item)
 
     def run(self, stopping: threading.Event) -> None:
@@ -387,10 +387,10 @@ class ObjectMirror:
     def _list(self) -> None:
         items, version = list_of(self._cluster, self._path, **self._query)
         with self._lock:
-            known = self._objects
-            kept = {uid: item for uid, item in known.items() if _age(item) > _number(version)}
+            before = self._objects
+            kept = {uid: item for uid, item in before.items() if _age(item) > _number(version)}
             for item in items:
-                newer = known.get(_uid(item), item)
+                newer = before.get(_uid(item), item)
                 kept[_uid(item)] = newer if _age(newer) > _age(item) else self._kept(item)
             self._objects, self._version = kept, version
         self.synced.set()

@@ -11,7 +11,7 @@ EXPECTED_S = "advisor.dev/expected-s"
 WHEN_FULL = "advisor.dev/when-full"
 CONTAINER = "advisor.dev/container"
 PLACED_BY = "advisor.dev/placed-by"
-ASKED = frozenset(
+REQUESTED = frozenset(
     (JOB, WITH, MIN_SPEED, MAX_P99_MS, EXPECTED_S, WHEN_FULL, MAX_WAIT_S, CONTAINER, PLACED_BY)
 )
 """Annotations that the author of a pod writes."""

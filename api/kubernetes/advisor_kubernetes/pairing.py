@@ -83,7 +83,7 @@ class Node:
         ready = any(c.get("type") == "Ready" and c.get("status") == "True" for c in conditions)
         takes = ready and not spec.get("unschedulable") and names.HOSTNAME in labels
         taints = (t for t in parts(spec, "taints") if t.get("effect") in _REPELS)
-        told = word(part(metadata, "annotations"), names.GPUS)
+        text = word(part(metadata, "annotations"), names.GPUS)
         offered = part(item, "status", "allocatable")
         allocatable = {name: quantity(count) for name, count in offered.items()}
         # A device plugin there gives the same GPUs to pods without limits.
@@ -93,28 +93,28 @@ class Node:
             for name, count in allocatable.items()
             if name.startswith(names.GPU_RESOURCE) and count > 0
         )
-        refused = next(faults, "") if told else ""
+        refused = next(faults, "") if text else ""
         return cls(
             name=word(metadata, "name"),
             labels=labels,
             taints=tuple(taints),
-            gpus=tuple(_gpus(told)) if takes and told and not refused else (),
+            gpus=tuple(_gpus(text)) if takes and text and not refused else (),
             allocatable=allocatable,
             checked_at=word(part(metadata, "annotations"), names.GPUS_CHECKED_AT),
             refused=refused,
         )
 
 
-def _gpus(told: str) -> Iterator[GpuSlot]:
+def _gpus(text: str) -> Iterator[GpuSlot]:
     try:
-        found: Any = json.loads(told)
+        slots: Any = json.loads(text)
         yield from (
             GpuSlot(
                 key=str(gpu["uuid"]),
                 model=str(gpu["model"]),
                 memory_mib=(mib := gpu.get("memory_mib")) and int(mib),
             )
-            for gpu in found
+            for gpu in slots
             if gpu["ready"] is True
         )
     except (ValueError, TypeError, KeyError, AttributeError) as error:
@@ -131,19 +131,19 @@ def requested(spec: Object) -> Mapping[str, float]:
     Raises:
         InputError: it says something that is no quantity.
     """
-    total = functools.reduce(added, map(_asked, parts(spec, "containers")), {"pods": 1.0})
+    total = functools.reduce(added, map(_requests_of, parts(spec, "containers")), {"pods": 1.0})
     for container in parts(spec, "initContainers"):
-        asked = _asked(container)
+        requests = _requests_of(container)
         if container.get("restartPolicy") == "Always":
-            total = added(total, asked)  # a sidecar, which stays
+            total = added(total, requests)  # a sidecar, which stays
         else:
-            total = {**total, **{n: max(count, total.get(n, 0.0)) for n, count in asked.items()}}
+            total = {**total, **{n: max(count, total.get(n, 0.0)) for n, count in requests.items()}}
     return added(total, {name: quantity(text) for name, text in part(spec, "overhead").items()})
 
 
-def _asked(container: Object) -> Mapping[str, float]:
-    told = {**part(container, "resources", "limits"), **part(container, "resources", "requests")}
-    return {name: quantity(count) for name, count in told.items()}
+def _requests_of(container: Object) -> Mapping[str, float]:
+    amounts = {**part(container, "resources", "limits"), **part(container, "resources", "requests")}
+    return {name: quantity(count) for name, count in amounts.items()}
 
 
 def added(some: Mapping[str, float], more: Mapping[str, float]) -> Mapping[str, float]:
@@ -229,7 +229,7 @@ class Pod:
     key: str
     uid: str
     version: str
-    asked: Wishes
+    wishes: Wishes
     created_s: float
     started_s: float | None
     user: str
@@ -256,28 +256,28 @@ class Pod:
     def kind(self) -> object:
         """What the choice of a partner and a GPU depends on; equal ones are alike in it."""
         needs = (self.where, self.booked_percent, tuple(self.requested.items()))
-        return (self.namespace, self.user, self.claim, *needs, self.asked.partner, self.wanted)
+        return (self.namespace, self.user, self.claim, *needs, self.wishes.partner, self.wanted)
 
     @property
     def wanted(self) -> JobRequest:
         """Its job, and what that must keep; its length to two digits, as each asks anew."""
-        return self._wanted(self.asked.expected_s)
+        return self._wanted(self.wishes.expected_s)
 
     def left(self, now_s: float) -> JobRequest:
         """The same of the remaining work; unknown for a job past its stated time.
 
         It counts as if it had been alone: so at least so much is left of it.
         """
-        if (expected_s := self.asked.expected_s) and self.started_s is not None:
+        if (expected_s := self.wishes.expected_s) and self.started_s is not None:
             expected_s = max(0.0, expected_s - (now_s - self.started_s))
         return self._wanted(expected_s)
 
     def _wanted(self, expected_s: float | None) -> JobRequest:
-        asked = self.asked
+        wishes = self.wishes
         return JobRequest(
-            job=asked.job,
-            min_speed=asked.min_speed,
-            max_p99_ms=asked.max_p99_ms,
+            job=wishes.job,
+            min_speed=wishes.min_speed,
+            max_p99_ms=wishes.max_p99_ms,
             work_s=(expected_s and float(f"{expected_s:.2g}")) or None,
         )
 
@@ -300,8 +300,8 @@ class Pod:
     @property
     def bound_mib(self) -> int:
         """At how much its memory is bounded; what no card has where the chooser has not said it."""
-        own = self.given.get(names.MEMORY_MIB, "").partition("/")[0]
-        return int(own) if own.isdigit() else int(MOST_MIB)
+        first_bound = self.given.get(names.MEMORY_MIB, "").partition("/")[0]
+        return int(first_bound) if first_bound.isdigit() else int(MOST_MIB)
 
     @property
     def holds(self) -> str | None:
@@ -319,9 +319,9 @@ class Pod:
         """
         metadata, spec = part(item, "metadata"), part(item, "spec")
         annotations: Mapping[str, str] = part(metadata, "annotations")
-        if (asked := read_wishes(annotations)) is None:
+        if (wishes := read_wishes(annotations)) is None:
             raise InputError("the pod asks for nothing", fix=f"set {names.JOB} when it is made")
-        _, container = container_of(item, _sure(asked, item))
+        _, container = container_of(item, _sure(wishes, item))
         namespace = word(metadata, "namespace")
         gates = tuple(word(gate, "name") for gate in parts(spec, "schedulingGates"))
         ended = part(item, "status").get("phase") in ("Succeeded", "Failed")
@@ -335,7 +335,7 @@ class Pod:
             key=f"{namespace}/{word(metadata, 'name')}",
             uid=word(metadata, "uid"),
             version=word(metadata, "resourceVersion"),
-            asked=asked,
+            wishes=wishes,
             created_s=_moment(word(metadata, "creationTimestamp")),
             started_s=_moment(word(part(item, "status"), "startTime")) or None,
             user=_user(spec, container),
@@ -344,16 +344,16 @@ class Pod:
             requested=requested(spec),
             gates=gates,
             over=ended or ("deletionTimestamp" in metadata and names.GATE in gates),
-            given={key: text for key, text in annotations.items() if key not in names.ASKED},
+            given={key: text for key, text in annotations.items() if key not in names.REQUESTED},
             spec=spec,
             where=str([spec.get(key) for key in ("nodeSelector", "affinity", "tolerations")]),
         )
 
 
-def _sure(asked: Wishes, item: Object) -> Wishes:
+def _sure(wishes: Wishes, item: Object) -> Wishes:
     """With the container that the webhook chose: it asks for no GPU any more."""
-    if asked.container is not None:
-        return asked
+    if wishes.container is not None:
+        return wishes
     limited = [
         word(container, "name")
         for container in parts(item, "spec", "containers")
@@ -361,7 +361,7 @@ def _sure(asked: Wishes, item: Object) -> Wishes:
     ]
     if len(limited) != 1:
         raise InputError("no container is limited", fix="make the pod again, with the webhook")
-    return replace(asked, container=limited[0])
+    return replace(wishes, container=limited[0])
 
 
 def _user(spec: Object, container: Object) -> str:
@@ -418,7 +418,7 @@ class _Card:
 
 def _may_meet(a: Pod, b: Pod) -> bool:
     """Whether two pods may share a GPU: one namespace, one user, and each wants the other."""
-    wanted = a.asked.partner in (None, b.asked.job) and b.asked.partner in (None, a.asked.job)
+    wanted = a.wishes.partner in (None, b.wishes.job) and b.wishes.partner in (None, a.wishes.job)
     same = a.namespace == b.namespace and a.user == b.user and a.claim == b.claim
     return wanted and same and a.booked_percent + b.booked_percent <= _WHOLE_CARD
 
@@ -490,14 +490,14 @@ class _Cards:
             )
             models = grouped(fitting, lambda place: place.model or "")
             self._free[kind] = {model: deque(places) for model, places in models.items()}
-        found: list[GpuSlot] = []
+        slots: list[GpuSlot] = []
         for places in self._free[kind].values():
             while places and not self._is_free(places[0], namespace):
                 places.popleft()
             free = (place for place in places if self._is_free(place, namespace))
             fit = (place for place in free if place.node and self._holds(pods, place.node))
-            found += itertools.islice(fit, 1)
-        return found
+            slots += itertools.islice(fit, 1)
+        return slots
 
     def number_free(self, namespace: str) -> int:
         """How many GPUs are free that pods of a namespace may have, whatever they ask of nodes."""
@@ -518,10 +518,10 @@ class _Cards:
         """Whether processors, memory and all else that pods ask for are left on a node."""
         if not node.allocatable:
             return True
-        asked = functools.reduce(added, (pod.requested for pod in pods))
-        after = added(self._used.get(node.name, {}), asked)
+        needed = functools.reduce(added, (pod.requested for pod in pods))
+        after = added(self._used.get(node.name, {}), needed)
         # Three times 0.1 is more than 0.3 here, and a thousandth of a processor is the least.
-        return all(after[name] <= node.allocatable.get(name, 0.0) + 1e-6 for name in asked)
+        return all(after[name] <= node.allocatable.get(name, 0.0) + 1e-6 for name in needed)
 
 
 # The share of a pod that has the GPU for itself.
@@ -563,10 +563,10 @@ class Start:
             Write(
                 pod=pod,
                 share=self.shares[n],
-                split="/".join([*_own_first(self.shares, n), *there])
+                split="/".join([*_first_of(self.shares, n), *there])
                 if there or len(self.pods) > 1
                 else "alone",
-                memory="/".join(map(str, _own_first(self.memory_mib, n))),
+                memory="/".join(map(str, _first_of(self.memory_mib, n))),
                 why=self.why,
                 gpu_uuid=node and self.place.key,
                 node=node and node.name,
@@ -618,7 +618,7 @@ class _PodOffer(Offer):
             if place is None:
                 return None
             beside, pods = (), (self.first.pop(0), self.second.pop(0))
-        jobs = [one.asked.job for one in (*beside, *pods)]
+        jobs = [pod.wishes.job for pod in (*beside, *pods)]
         return Start(
             pods=pods,
             shares=answer.shares[len(beside) :],
@@ -642,7 +642,7 @@ def _bounds_mib(memory: MemoryFit, pods: Sequence[Pod]) -> tuple[int, ...]:
 def _question_of_pair(a: Pod, b: Pod, place: GpuSlot) -> Question:
     """Two that are to start together; lengths count where both are known."""
     return Question(
-        jobs=_of_known_lengths(a.wanted, b.wanted), model=place.model, memory_mib=place.memory_mib
+        jobs=_with_lengths(a.wanted, b.wanted), model=place.model, memory_mib=place.memory_mib
     )
 
 
@@ -650,16 +650,14 @@ def _question_of_join(card: _Card, pods: Sequence[Pod], now_s: float) -> Questio
     """Who is to join those on a card; of two lengths count as well, of one what is left."""
     place = card.place
     return Question(
-        jobs=_of_known_lengths(
-            *(one.left(now_s) for one in card.pods), *(pod.wanted for pod in pods)
-        ),
+        jobs=_with_lengths(*(pod.left(now_s) for pod in card.pods), *(pod.wanted for pod in pods)),
         model=place.model,
         memory_mib=place.memory_mib,
-        running=tuple(float(one.share or _ALONE) for one in card.pods),
+        running=tuple(float(pod.share or _ALONE) for pod in card.pods),
     )
 
 
-def _of_known_lengths(*jobs: JobRequest) -> tuple[JobRequest, ...]:
+def _with_lengths(*jobs: JobRequest) -> tuple[JobRequest, ...]:
     """What those do that are left when one has ended is known of two jobs alone."""
     if len(jobs) == ADVISED_JOBS and all(job.work_s is not None for job in jobs):
         return jobs
@@ -719,8 +717,8 @@ class Write:
         return {"metadata": metadata, "spec": spec}
 
 
-def _own_first(values: Sequence[T], own: int) -> list[T]:
-    return [values[own], *values[:own], *values[own + 1 :]]
+def _first_of(values: Sequence[T], place: int) -> list[T]:
+    return [values[place], *values[:place], *values[place + 1 :]]
 
 
 def unfinished(pods: Iterable[Pod], hostnames: Mapping[str, str]) -> Iterator[Write]:
@@ -734,15 +732,15 @@ def unfinished(pods: Iterable[Pod], hostnames: Mapping[str, str]) -> Iterator[Wr
         if second is None or not second.waits or first.over or not _may_meet(first, second):
             continue
         a, _, b = first.given.get(names.SPLIT, "").partition("/")
-        own, _, other = first.given.get(names.MEMORY_MIB, "").partition("/")
-        if not (is_share(a) and is_share(b) and own.isdigit() and other.isdigit()):
+        first_mib, _, other = first.given.get(names.MEMORY_MIB, "").partition("/")
+        if not (is_share(a) and is_share(b) and first_mib.isdigit() and other.isdigit()):
             continue  # not of the chooser
         node = first.given.get(names.NODE)
         yield Write(
             pod=second,
             share=b,
             split=f"{b}/{a}",
-            memory=f"{other}/{own}",
+            memory=f"{other}/{first_mib}",
             why=first.given.get(names.WHY, ""),
             gpu_uuid=first.given.get(names.GPU_UUID),
             node=node,
@@ -871,7 +869,7 @@ class _Tenant:
 
     def _together(self, pods: Sequence[Pod]) -> Iterator[Start]:
         """Those that start together or join others, by the matching that is worth most."""
-        kinds = _in_turns([*grouped(pods, lambda pod: pod.kind).values()], int(self.round.now_s))
+        kinds = _alternating([*grouped(pods, lambda pod: pod.kind).values()], int(self.round.now_s))
         open_cards = self.cards.of(self.namespace)
         there = [*grouped(open_cards, lambda card: card.kind(self.round.now_s)).values()]
         offers = self._offers(kinds, there)
@@ -880,7 +878,7 @@ class _Tenant:
         chosen = matched([*map(len, kinds), *map(len, there)], offers, max(0, int(free)))
         # Within a kind, and for a GPU, the oldest comes first.
         begun: list[_Card] = []
-        for offer, answer in sorted(chosen, key=lambda found: found[0].first[0].created_s):
+        for offer, answer in sorted(chosen, key=lambda pair: pair[0].first[0].created_s):
             if offer.takes_gpu and (card := self._room_for(offer, begun)):
                 self.cards.take(card.place, (offer.first.pop(0), offer.second.pop(0)))
                 continue  # in the next rounds, when those who begin there have their shares
@@ -903,7 +901,7 @@ class _Tenant:
         return None
 
     def _is_late(self, pod: Pod) -> bool:
-        return self.round.now_s - pod.created_s >= pod.asked.max_wait_s
+        return self.round.now_s - pod.created_s >= pod.wishes.max_wait_s
 
     def _offers(
         self, kinds: Sequence[list[Pod]], there: Sequence[list[_Card]]
@@ -913,8 +911,8 @@ class _Tenant:
         possible = [*self._pairs(kinds), *self._joins(kinds, there)]
         for offer, answer in weighed(possible, self.round.ask):
             if isinstance(answer, Together):
-                known = best.get(offer.kinds)
-                if known is None or answer.energy_saved > known[1].energy_saved:
+                better = best.get(offer.kinds)
+                if better is None or answer.energy_saved > better[1].energy_saved:
                     best[offer.kinds] = offer, answer
                 continue
             for pods in (offer.first, offer.second):
@@ -925,9 +923,10 @@ class _Tenant:
         # Who can join by the advice takes no other GPU meanwhile.
         open_to = {kinds[0]: best[kinds][0].cards for kinds in best if best[kinds][0].cards}
         return [
-            found
-            for kinds, found in best.items()
-            if not found[0].takes_gpu or not self._room_for(found[0], open_to.get(kinds[0], ()))
+            best_offer
+            for kinds, best_offer in best.items()
+            if not best_offer[0].takes_gpu
+            or not self._room_for(best_offer[0], open_to.get(kinds[0], ()))
         ]
 
     def _pairs(self, kinds: Sequence[list[Pod]]) -> Iterator[_PodOffer]:
@@ -978,8 +977,8 @@ class _Tenant:
         if late and pod.kind in self.unasked:
             return Stay(pod=pod, why="waits for advice")
         if not late and pod.booked_percent < _WHOLE_CARD:
-            told = f" (not beside those that are there: {refusals[0].why})" if refusals else ""
-            why = f"no advice: {silent}" if silent else f"waits for a partner{told}"
+            refused = f" (not beside those that are there: {refusals[0].why})" if refusals else ""
+            why = f"no advice: {silent}" if silent else f"waits for a partner{refused}"
             return Stay(pod=pod, why=why, held_up=silent is not None)
         if silent and self.round.policy.without_advice == "hold":
             return Stay(pod=pod, why=f"held, no advice: {silent}", held_up=True)
@@ -1005,7 +1004,7 @@ class _Tenant:
         )
 
 
-def _in_turns(kinds: list[list[Pod]], turn: int) -> list[list[Pod]]:
+def _alternating(kinds: list[list[Pod]], turn: int) -> list[list[Pod]]:
     if len(kinds) <= MOST_KINDS:
         return kinds
     others = kinds[(half := MOST_KINDS // 2) :]
@@ -1015,10 +1014,10 @@ def _in_turns(kinds: list[list[Pod]], turn: int) -> list[list[Pod]]:
 
 def _no_gpu(pod: Pod, nodes: Iterable[Node], late: bool) -> str:
     refused = "; ".join(f"{node.name}: {node.refused}" for node in nodes if node.refused)
-    told = "no GPU is free that the pod may use" + (f" ({refused})" if refused else "")
-    if late and not pod.asked.whole_when_full:
-        told += (
-            f". It has waited {pod.asked.max_wait_s:g} s and waits on: for a whole GPU of the "
+    message = "no GPU is free that the pod may use" + (f" ({refused})" if refused else "")
+    if late and not pod.wishes.whole_when_full:
+        message += (
+            f". It has waited {pod.wishes.max_wait_s:g} s and waits on: for a whole GPU of the "
             f"device plugin delete it and make it again with {names.WHEN_FULL}: whole"
         )
-    return told
+    return message

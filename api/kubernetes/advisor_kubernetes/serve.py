@@ -112,25 +112,25 @@ class Agents:
     """When what each agent says was seen to change; clocks of nodes are not compared."""
 
     def __init__(self) -> None:
-        self._seen: dict[str, tuple[str, float]] = {}
+        self._stamps: dict[str, tuple[str, float]] = {}
 
     def heard(self, nodes: Iterable[Node], now_s: float) -> list[Node]:
         """The nodes whose agent said something lately, or on which nobody renews anything.
 
         All nodes are to be given, since of others nothing is kept, and a clock that does not jump.
         """
-        known = list(nodes)
-        last = {node.name: self._seen.get(node.name, ("", now_s)) for node in known}
-        self._seen = {
+        all_nodes = list(nodes)
+        last = {node.name: self._stamps.get(node.name, ("", now_s)) for node in all_nodes}
+        self._stamps = {
             node.name: last[node.name]
             if last[node.name][0] == node.checked_at
             else (node.checked_at, now_s)
-            for node in known
+            for node in all_nodes
         }
         return [
             node
-            for node in known
-            if not node.checked_at or now_s - self._seen[node.name][1] <= SILENT_S
+            for node in all_nodes
+            if not node.checked_at or now_s - self._stamps[node.name][1] <= SILENT_S
         ]
 
 
@@ -138,18 +138,20 @@ class Ages:
     """How long pods wait: at least since they were first seen, by a clock that does not jump."""
 
     def __init__(self) -> None:
-        self._seen: dict[str, float] = {}
+        self._since_s: dict[str, float] = {}
 
     def aged(self, pods: Iterable[Pod], now_s: float, clock_s: float) -> list[Pod]:
         """The pods; where the API server's clock is ahead of `now_s`, as old as they were seen."""
-        known = list(pods)
-        self._seen = {pod.uid: self._seen.get(pod.uid, clock_s) for pod in known if pod.waits}
-        seen_s = {uid: now_s - (clock_s - since_s) for uid, since_s in self._seen.items()}
+        all_pods = list(pods)
+        self._since_s = {
+            pod.uid: self._since_s.get(pod.uid, clock_s) for pod in all_pods if pod.waits
+        }
+        waiting_s = {uid: now_s - (clock_s - since_s) for uid, since_s in self._since_s.items()}
         return [
-            replace(pod, created_s=seen_s[pod.uid])
-            if pod.created_s > seen_s.get(pod.uid, math.inf)
+            replace(pod, created_s=waiting_s[pod.uid])
+            if pod.created_s > waiting_s.get(pod.uid, math.inf)
             else pod
-            for pod in known
+            for pod in all_pods
         ]
 
 
@@ -222,8 +224,8 @@ class Lease:
     def __init__(self, cluster: Cluster, namespace: str, identity: str) -> None:
         self._cluster, self._identity = cluster, identity
         self._list = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
-        self._held_until = self._asked_at = 0.0
-        self._seen: tuple[object, float] = (None, 0.0)
+        self._held_until = self._tried_at = 0.0
+        self._stamp: tuple[object, float] = (None, 0.0)
 
     @property
     def left_s(self) -> float:
@@ -238,8 +240,8 @@ class Lease:
     def take(self) -> bool:
         """Renew or take the Lease when it is time to; whether this process may choose."""
         now = time.monotonic()
-        if now - self._asked_at >= RENEW_S:
-            self._asked_at = now
+        if now - self._tried_at >= RENEW_S:
+            self._tried_at = now
             try:
                 self._take(now)
             except ClusterError as error:
@@ -257,10 +259,10 @@ class Lease:
         lease = self._get()
         spec = part(lease, "spec")
         stamp = (spec.get("holderIdentity"), spec.get("renewTime"))
-        if stamp != self._seen[0]:
-            self._seen = stamp, now
+        if stamp != self._stamp[0]:
+            self._stamp = stamp, now
         holder = spec.get("holderIdentity")
-        if holder in (None, "", self._identity) or now - self._seen[1] >= HELD_S:
+        if holder in (None, "", self._identity) or now - self._stamp[1] >= HELD_S:
             self._write(lease, self._identity)
             # From before the request: others count from after it.
             self._held_until = now + HELD_S
@@ -323,14 +325,14 @@ class Choosing:
         )
         self._changed, self._stopping = threading.Event(), threading.Event()
         changed = self._changed.set
-        self._pods_seen = ObjectMirror(
+        self._pod_mirror = ObjectMirror(
             cluster, PODS, changed, labelSelector=f"{names.MANAGED}=true"
         )
-        self._nodes_seen = ObjectMirror(cluster, NODES, changed)
-        self._quotas_seen = ObjectMirror(cluster, QUOTAS, changed)
+        self._node_mirror = ObjectMirror(cluster, NODES, changed)
+        self._quota_mirror = ObjectMirror(cluster, QUOTAS, changed)
         # What they ask of nodes; that one of them changes is no reason to look again.
-        self._others_seen = ObjectMirror(
-            cluster, PODS, lambda: None, kept=_asked_of_node,
+        self._other_mirror = ObjectMirror(
+            cluster, PODS, lambda: None, kept=_node_requests,
             labelSelector=f"{names.MANAGED}!=true", fieldSelector="spec.nodeName!=",
         )  # fmt: skip
         self._agents, self._ages = Agents(), Ages()
@@ -340,7 +342,12 @@ class Choosing:
         self._before: dict[object, Any] = {}
         self._left_alone: dict[str, float] = {}
         self._last_round_s, self.is_full = time.monotonic(), False
-        self._mirrors = (self._pods_seen, self._nodes_seen, self._quotas_seen, self._others_seen)
+        self._mirrors = (
+            self._pod_mirror,
+            self._node_mirror,
+            self._quota_mirror,
+            self._other_mirror,
+        )
 
     @property
     def lives(self) -> bool:
@@ -402,7 +409,7 @@ class Choosing:
         self._leading.set(leads)
         if self._synced:
             self._before, self._now = self._now, {}
-            nodes = self._read(self._nodes_seen.objects(), Node.read)
+            nodes = self._read(self._node_mirror.objects(), Node.read)
             there = [gpu.key for node in nodes for gpu in node.gpus]
             self.is_full = bool(there) and {pod.holds for pod in self._pods()}.issuperset(there)
             if leads:
@@ -424,8 +431,8 @@ class Choosing:
         self._refused.set(len(refused))
         for node in refused:
             self._events.say_of_node(node.name, "GpusOfferedTwice", node.refused)
-        allowed, unread = gpus_allowed(self._quotas_seen.objects())
-        others = grouped(self._others_seen.objects(), lambda item: str(item["node"]))
+        allowed, unread = gpus_allowed(self._quota_mirror.objects())
+        others = grouped(self._other_mirror.objects(), lambda item: str(item["node"]))
         decisions = Round(
             pods=pods,
             nodes=self._agents.heard(nodes, now),
@@ -448,7 +455,7 @@ class Choosing:
             self._write(decision.writes(), "paired" if len(decision.pods) > 1 else outcome)
 
     def _pods(self) -> list[Pod]:
-        return self._read(self._pods_seen.objects(), Pod.read)
+        return self._read(self._pod_mirror.objects(), Pod.read)
 
     def _write(self, writes: list[Write], outcome: str) -> None:
         """Write one pod after the other; where one has changed, the next round looks again."""
@@ -456,7 +463,7 @@ class Choosing:
             if not self._lease.take():  # a long round must not outlast it, nor a slow write
                 return
             try:
-                self._pods_seen.put(
+                self._pod_mirror.put(
                     self._cluster.patch(write.pod.path, write.body, self._lease.left_s)
                 )
             except ClusterError as error:
@@ -478,20 +485,20 @@ class Choosing:
 
     def _read(self, items: Iterable[Object], read: Callable[[Object], T]) -> list[T]:
         """Those that can be read, each version once; of others is said once why not."""
-        found: list[T] = []
+        parsed: list[T] = []
         for item in items:
             key = str(part(item, "metadata").get("uid")), item["metadata"].get("resourceVersion")
             try:
                 self._now[key] = self._now.get(key) or self._before.get(key) or read(item)
-                found.append(self._now[key])
+                parsed.append(self._now[key])
             except AdvisorError as error:
                 if str(error) not in self._unreadable:
                     self._unreadable.add(str(error))
                     LOG.warning("%s: %s", item.get("metadata", {}).get("name"), error)
-        return found
+        return parsed
 
 
-def _asked_of_node(item: Object) -> Object:
+def _node_requests(item: Object) -> Object:
     """What is kept of a pod that is none of ours: there may be ten thousand."""
     spec, metadata = part(item, "spec"), part(item, "metadata")
     over = part(item, "status").get("phase") in ("Succeeded", "Failed")

@@ -18,12 +18,12 @@ from advisor.predict.sets import (
     OF_SET,
     ROUND_ROBIN,
     SLICED,
-    TURNS_KEPT,
+    SLICING_KEPT,
     JobsAlone,
     RoundRobin,
     SetClass,
     power_w,
-    turns,
+    time_sliced,
 )
 
 K = TypeVar("K")
@@ -68,7 +68,7 @@ def _alone(row: Row, part: Part, law: RoundRobin, counted: Kernels | None) -> li
     kind = float(part.fills), float(part.serves), idle_w(row), float(bursts), math.inf
     busy = known_busy().get(whole.job, math.nan) / 100
     of_share = part.alone.share_percent, part.base, could
-    of_gpu = busy, *kernels, float(counted is None), TURNS_KEPT, wanted_w
+    of_gpu = busy, *kernels, float(counted is None), SLICING_KEPT, wanted_w
     return [*of_share, power_w, sm, dram, *kind, *of_gpu]
 
 
@@ -104,7 +104,7 @@ def on_own_sms(corner: float | Floats) -> Kept:
 
 def by_turns(kept: float | Floats) -> Kept:
     """Time-sliced."""
-    return lambda row: np.minimum(1.0, turns(alone(row), kept))
+    return lambda row: np.minimum(1.0, time_sliced(alone(row), kept))
 
 
 def speeds(row: Row, kept: Floats) -> list[float]:
@@ -123,7 +123,7 @@ def drawn(over_w: float | Floats, fuller: float | Floats) -> Watts:
             np.zeros_like(saved) + idle_w(row, over_w),
             row.limit_w,
             saved,
-            in_turns=row.mode == "time-sliced",
+            is_sliced=row.mode == "time-sliced",
         )
 
     return watts

@@ -25,7 +25,7 @@ from advisor.core.objectives import NORMAL_90
 from advisor.predict.one_window import COUNTERS, ESTIMATED_SHARES, window_of
 from advisor.predict.predictions import is_within
 from advisor.predict.profiles import Floats, Profile, kind_of, make_profiles
-from advisor.predict.sets import AnyWay, SetPredictor
+from advisor.predict.sets import AnyOptionPredictor, SetPredictor
 from advisor_advice.conditions import (
     Expected,
     _bundled_alone as bundled_alone,
@@ -41,7 +41,7 @@ from advisor_data.bundled import (
 from advisor_models.one_window import BUNDLED, bundled_head
 from advisor_models.registry import Registry
 from advisor_training.learners import family_of
-from advisor_training.one_window import blind, learnable, left_out, write_one_window
+from advisor_training.one_window import blind, learnable, left_out, write_single_window
 
 Key = tuple[str, str]
 """Job and GPU model."""
@@ -71,7 +71,7 @@ def main() -> None:
     points = [*bundled_solo_points(), *bundled_set_references()]
     profiles = learnable(make_profiles(points).values())
     if write:
-        write_one_window(BUNDLED, profiles, points)
+        write_single_window(BUNDLED, profiles, points)
     known = {(k.whole.job, k.whole.gpu_model): k for k in known_of(profiles)}
     of_shares([*known.values()])
     of_hours(known)
@@ -112,7 +112,7 @@ def of_shares(known: Sequence[Known]) -> None:
 def of_hours(known: Mapping[Key, Known]) -> None:
     """The same of jobs after so many windows beside others whose profiles are known, at random."""
     pairs = [p for p in select(bundled_points_together())[0] if len({*p.jobs}) == len(p.parts) == 2]
-    model, alone = AnyWay(Registry(Path("/none")).open_champion()), bundled_alone()
+    model, alone = AnyOptionPredictor(Registry(Path("/none")).open_champion()), bundled_alone()
     launches = {key: list[Expected]() for key in known}
     for pair in pairs:
         split = measured_split(pair.mode, pair.shares_percent)

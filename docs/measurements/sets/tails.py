@@ -70,7 +70,7 @@ class Tail:
     @property
     def is_said(self) -> bool:
         """Whether the law of speeds says that its demand is met: others are not offered."""
-        could = self.beside.in_turns if self.mode == "time-sliced" else self.beside.could
+        could = self.beside.sliced if self.mode == "time-sliced" else self.beside.could
         return float(could[self.place, 0]) >= MET
 
     @property

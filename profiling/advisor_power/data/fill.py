@@ -163,10 +163,10 @@ class TensorFile:
     def sha256(self, tensor: Tensor) -> str:
         """Hash of type, shape and bytes of a tensor, which are all read."""
         self.mapped.madvise(mmap.MADV_SEQUENTIAL)
-        found = hashlib.sha256(f"{tensor.dtype} {tensor.shape} {tensor.by_columns}\n".encode())
+        digest = hashlib.sha256(f"{tensor.dtype} {tensor.shape} {tensor.by_columns}\n".encode())
         for begin in range(tensor.begin, tensor.end, _BLOCK):
-            found.update(self.mapped[begin : min(begin + _BLOCK, tensor.end)])
-        return found.hexdigest()
+            digest.update(self.mapped[begin : min(begin + _BLOCK, tensor.end)])
+        return digest.hexdigest()
 
 
 def open_tensors(path: Path) -> TensorFile:
@@ -517,18 +517,18 @@ FILE = "file"
 
 def pinned(pair: OperandPair) -> OperandPair:
     """The same operands, each file with the hash of its content, so that their text is a key."""
-    known: dict[Call, Call] = {}
+    hashed: dict[Call, Call] = {}
 
     def of(operand: Operand) -> Operand:
         if operand.source.name != FILE:
             return operand
-        if operand.source not in known:
-            found, tensor = _tensor(operand.source)
-            sha256 = found.sha256(tensor)
+        if operand.source not in hashed:
+            file, tensor = _tensor(operand.source)
+            sha256 = file.sha256(tensor)
             if (given := operand.source.named("sha256")) is not None:
                 _check_hash(operand.source, given, sha256)
-            known[operand.source] = _with_hash(operand.source, sha256)
-        return replace(operand, source=known[operand.source])
+            hashed[operand.source] = _with_hash(operand.source, sha256)
+        return replace(operand, source=hashed[operand.source])
 
     return replace(pair, a=of(pair.a), b=of(pair.b))
 
@@ -539,16 +539,16 @@ def _from_file(source: Call, shape: _Shape) -> Float32s:
     Raises:
         InputError: as `pinned`; the text has no hash, or the matrix is smaller than `shape`.
     """
-    found, tensor = _tensor(source)
+    file, tensor = _tensor(source)
     given = source.named("sha256")
     if given is None:
         raise InputError(
             f"{source} does not say which content it means",
             why="a result must be of the numbers that were measured, whatever the file becomes",
-            fix=f"write {_with_hash(source, found.sha256(tensor))}",
+            fix=f"write {_with_hash(source, file.sha256(tensor))}",
         )
-    _check_hash(source, given, found.sha256(tensor))
-    matrix = found.matrix(tensor)
+    _check_hash(source, given, file.sha256(tensor))
+    matrix = file.matrix(tensor)
     if matrix.shape[0] < shape[0] or matrix.shape[1] < shape[1]:
         raise InputError(
             f"{source} has {matrix.shape[0]} by {matrix.shape[1]} elements, "
@@ -560,15 +560,15 @@ def _from_file(source: Call, shape: _Shape) -> Float32s:
 
 
 def _tensor(source: Call) -> tuple[TensorFile, Tensor]:
-    found = open_tensors(Path(source.values[0]))
-    tensor = found.tensor(source.named("tensor"))
-    found.matrix(tensor)  # raises where it is none
+    file = open_tensors(Path(source.values[0]))
+    tensor = file.tensor(source.named("tensor"))
+    file.matrix(tensor)  # raises where it is none
     if tensor.end - tensor.begin > BYTES_LIMIT:
         raise InputError(
             f"{source} has {tensor.end - tensor.begin} bytes",
             fix=f"use a tensor of {BYTES_LIMIT} bytes at most",
         )
-    return found, tensor
+    return file, tensor
 
 
 def _check_hash(source: Call, given: str, sha256: str) -> None:
@@ -814,9 +814,9 @@ def product_fingerprint(
     return InputFingerprint(dtype=dtype, operands=str(pair), features=features)
 
 
-def features_of(found: Fingerprint) -> dict[str, float]:
+def features_of(fingerprint: Fingerprint) -> dict[str, float]:
     """A fingerprint as a model takes it: numbers of operands with their letter."""
-    whole = asdict(found)
+    whole = asdict(fingerprint)
     sides = {side: whole.pop(side) for side in ("a", "b")}
     return {f"{side}_{name}": n for side, of in sides.items() for name, n in of.items()} | whole
 

@@ -93,21 +93,21 @@ def _choice(*words: str) -> _Parameter:
 
 
 def _ratio(text: str) -> str:
-    found = re.fullmatch(r"(\d{1,3}):(\d{1,3})", text)
-    if found is None or not int(found[1]) < int(found[2]):
+    match = re.fullmatch(r"(\d{1,3}):(\d{1,3})", text)
+    if match is None or not int(match[1]) < int(match[2]):
         raise ValueError
-    return f"{int(found[1])}:{int(found[2])}"
+    return f"{int(match[1])}:{int(match[2])}"
 
 
 def _quoted(text: str, usage: str, pattern: str = r"(?s).+") -> _Parameter:
     """A text in double quotes, written as a string of JSON, all of which matches the pattern."""
 
     def canonical(written: str) -> str:
-        found = json.loads(written) if written.startswith('"') else ""
-        found.encode()  # not half of a character
-        if not re.fullmatch(pattern, found):
+        value = json.loads(written) if written.startswith('"') else ""
+        value.encode()  # not half of a character
+        if not re.fullmatch(pattern, value):
             raise ValueError
-        return json.dumps(found, ensure_ascii=False)
+        return json.dumps(value, ensure_ascii=False)
 
     return _Parameter(f"{text} in double quotes", canonical, usage)
 
@@ -254,10 +254,10 @@ def parse_operands(text: str) -> OperandPair:
         if name in ("a", "b"):
             operands[name], at = _operand(text, at)
         else:
-            found = _SETTING.match(text, at)
-            assert found is not None
-            value = _canonical(text, found.start(1), found[1], name, _SETTINGS[name])
-            settings[name], at = value, found.end()
+            match = _SETTING.match(text, at)
+            assert match is not None
+            value = _canonical(text, match.start(1), match[1], name, _SETTINGS[name])
+            settings[name], at = value, match.end()
         if text[at:] and text[at] != ";":
             what = f"';' was expected, not {_shown(text, at)}"
             raise _error(text, at, what, "end the operand, or part its operations by |")
@@ -273,14 +273,14 @@ def parse_operands(text: str) -> OperandPair:
 
 def _field(text: str, at: int, before: set[str]) -> tuple[str, int]:
     """The name of the field that begins here, and where its value does."""
-    found = _FIELD.match(text, at)
-    assert found is not None
-    name, begin = found[1] or "a", found.start(1) if found[1] else found.end()
+    match = _FIELD.match(text, at)
+    assert match is not None
+    name, begin = match[1] or "a", match.start(1) if match[1] else match.end()
     if name not in _FIELDS:
         raise _unknown(text, begin, name, _FIELDS, "field")
     if name in before:
         raise _error(text, begin, f"{name} is there twice", "leave one of them out")
-    return name, found.end()
+    return name, match.end()
 
 
 def _operand(text: str, at: int) -> tuple[Operand, int]:
@@ -318,17 +318,17 @@ def _call(text: str, at: int, stages: tuple[Stage, ...]) -> tuple[Call, int]:
             "cast": "a matrix is cast once, before operations on bits",
         }.get(word.stage, "operations on values come before the cast, and not after random_bits")
         raise _error(text, begin.start(1), f"{name} cannot stand here", why)
-    found = word.pattern.match(text, at)
-    if found is None:
+    match = word.pattern.match(text, at)
+    if match is None:
         takes = word.usage or "nothing"
         raise _error(text, at, f"{name} takes {takes}", f"write {name}{word.usage}")
     arguments = (
         (f"{name}=" if parameter.named else "")
-        + _canonical(text, found.start(name), found[name], f"{name} of {begin[1]}", parameter)
+        + _canonical(text, match.start(name), match[name], f"{name} of {begin[1]}", parameter)
         for name, parameter in word.parameters.items()
-        if found[name] is not None
+        if match[name] is not None
     )
-    return Call(name, tuple(arguments)), found.end()
+    return Call(name, tuple(arguments)), match.end()
 
 
 def _canonical(text: str, at: int, value: str, what: str, parameter: _Parameter) -> str:
@@ -347,8 +347,8 @@ def _value(argument: str) -> Any:
 
 def _shown(text: str, at: int) -> str:
     """What stands at a place, for a message."""
-    found = _NEXT.search(text, at)
-    return repr(found.group()) if found else "the end of the text"
+    match = _NEXT.search(text, at)
+    return repr(match.group()) if match else "the end of the text"
 
 
 def _unknown(text: str, at: int, name: str, names: tuple[str, ...], kind: str) -> InputError:

@@ -31,7 +31,7 @@ from advisor.predict.kernels import MeanEstimate
 from advisor.settings import Settings
 from advisor.validity.sensor_record import power_timing, record_for
 from advisor.wire.power import Estimate
-from advisor_data.known import known_sensors
+from advisor_data.known import all_sensors
 from advisor_power.data.fill import Fingerprint, fill_pair, fingerprint, pinned
 from advisor_power.data.language import USUAL, OperandPair, parse_operands
 from advisor_power.gpu_worker import (
@@ -250,7 +250,7 @@ class InputPower:
     def flags(self) -> tuple[str, ...]:
         """What one must know to use it."""
         operands = [operand for operand in (self.a, self.b) if operand is not None]
-        found = {
+        signs = {
             "non-finite-operands": any(operand.non_finite for operand in operands),
             "saturated-operands": any(operand.saturated for operand in operands),
             "non-finite-outputs": not self.outputs.finite,
@@ -259,7 +259,7 @@ class InputPower:
             "throttled": self.throttled,
             "not-settled": not self.settled,
         }
-        return tuple(name for name, is_so in found.items() if is_so)
+        return tuple(name for name, is_so in signs.items() if is_so)
 
     @property
     def _pj_per_watt(self) -> float:
@@ -335,12 +335,12 @@ def reference_for(shape: _ProductShape, dtype: str) -> InputCase:
 def with_ratios(results: Iterable[InputPower]) -> list[InputPower]:
     """Each result with its ratio to the references of its session around it, if there are any."""
     ordered = sorted(results, key=lambda r: (r.session, r.moment_s))
-    found: list[InputPower] = []
+    rated: list[InputPower] = []
     for _, group in groupby(ordered, key=lambda r: r.session):
         of_session = list(group)
         references = [r for r in of_session if r.is_reference and not r.held_back]
-        found += [_with_ratio(result, references) for result in of_session]
-    return sorted(found, key=lambda r: r.moment_s)
+        rated += [_with_ratio(result, references) for result in of_session]
+    return sorted(rated, key=lambda r: r.moment_s)
 
 
 def _with_ratio(result: InputPower, references: Sequence[InputPower]) -> InputPower:
@@ -365,8 +365,10 @@ def _scatter(references: Sequence[InputPower]) -> float:
     if len(references) < 3:
         return 0.0
     off = (
-        one.power_w.value / _at(one.moment_s, [r for r in references if r is not one])[0] - 1
-        for one in references
+        reference.power_w.value
+        / _at(reference.moment_s, [r for r in references if r is not reference])[0]
+        - 1
+        for reference in references
     )
     return math.sqrt(statistics.fmean(x * x for x in off))
 
@@ -522,8 +524,8 @@ def measure_cases(
     Each result is kept at once.
     """
     wanted = list(dict.fromkeys(cases))
-    known = {} if fresh else newest_of(run.keep.resume(), wanted, run.bench.conditions)
-    missing = [case for case in wanted if case not in known]
+    cached = {} if fresh else newest_of(run.keep.resume(), wanted, run.bench.conditions)
+    missing = [case for case in wanted if case not in cached]
     outcome = Outcome()
     if not missing:
         return outcome
@@ -602,10 +604,10 @@ def _measured(
     )
 
 
-def _estimate(found: MeanEstimate) -> Estimate:
-    if found.stderr is None:
-        return Estimate(found.mean, None, None)
-    return around(found.mean, _T_95 * found.stderr)
+def _estimate(mean: MeanEstimate) -> Estimate:
+    if mean.stderr is None:
+        return Estimate(mean.mean, None, None)
+    return around(mean.mean, _T_95 * mean.stderr)
 
 
 WINDOW_S = 2.1  # some thirty readings, and twenty ticks of the counter
@@ -650,13 +652,13 @@ class _LiveInputBench:
     def _load(self, case: InputCase, matrices: Matrices) -> OutputCheck:
         """Have a case computed from now on; what its outputs are."""
         job = self.worker.job
-        asked = {
+        product = {
             "a": str(matrices.a_path),
             "b": str(matrices.b_path),
             "shape": case.shape,
             "dtype": case.dtype,
         }
-        job.ask({"load": asked})
+        job.ask({"load": product})
         # Copying and checking the largest matrices takes long.
         said = job.answer(300.0, "was not loaded")
         if refused := said.get("refused"):
@@ -683,7 +685,7 @@ def open_inputs(
     """A GPU with a worker; what was started for it ends at the end."""
     with open_worker(settings, place, "power-input", "input_power.py", ready=WorkerReady) as worker:
         gpu = worker.gpu
-        record = record_for(gpu.uuid, gpu.model, gpu.driver or "", known_sensors(settings.home))
+        record = record_for(gpu.uuid, gpu.model, gpu.driver or "", all_sensors(settings.home))
         timing = record and power_timing(record)
         bench = _LiveInputBench(worker=worker, rules=rules_for(window_s, timing))
         with (

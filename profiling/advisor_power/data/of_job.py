@@ -17,8 +17,12 @@ SIDE = 4096
 
 def with_fingerprint(job: Job) -> Job:
     """The same job with the fingerprint of its data, so that its points have it."""
-    found = input_fingerprint(job.input)
-    return job if found is None else dataclasses.replace(job, input_fingerprint=write(found))
+    fingerprint = input_fingerprint(job.input)
+    return (
+        job
+        if fingerprint is None
+        else dataclasses.replace(job, input_fingerprint=write(fingerprint))
+    )
 
 
 def input_fingerprint(data: InputData) -> InputFingerprint | None:

@@ -167,7 +167,7 @@ class _Pace:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class MeasuredCards:
     """All cards and paces that were measured."""
 
     cards: tuple[_MeasuredCard, ...]
@@ -179,9 +179,9 @@ class Known:
         if gpu_model is None and len(names) == 1:
             return self.cards[0]
         if gpu_model not in names:
-            asked = "no GPU model was named" if gpu_model is None else f"{gpu_model} has no inputs"
+            lack = "no GPU model was named" if gpu_model is None else f"{gpu_model} has no inputs"
             raise InputError(
-                f"{asked}: there are measured ones of {', '.join(names)}",
+                f"{lack}: there are measured ones of {', '.join(names)}",
                 fix="name one of these as GPU model, or measure: advisor power input",
             )
         return next(card for card in self.cards if card.gpu_model == gpu_model)
@@ -215,13 +215,13 @@ class Known:
             for pace in of
         )
         if times > _MOST_TIMES:
-            asked, known = ("x".join(map(str, sides)) for sides in (shape, alike))
+            wanted, closest = ("x".join(map(str, sides)) for sides in (shape, alike))
             raise InputError(
-                f"a product of {asked} is unlike all that were measured in {dtype}",
-                why=f"a side is {times:.3g} times off that of {known}: a product that waits for "
+                f"a product of {wanted} is unlike all that were measured in {dtype}",
+                why=f"a side is {times:.3g} times off that of {closest}: a product that waits for "
                 "memory or for its launch runs and draws otherwise, which the model does not know",
                 fix=f"ask for sides within {_MOST_TIMES:g} times, or measure it: advisor power "
-                f"input --shape {asked}",
+                f"input --shape {wanted}",
             )
 
         def distance(pace: _Pace) -> tuple[float, float]:
@@ -247,11 +247,11 @@ class Known:
 
     def limit_w(self, gpu_model: str) -> float:
         """Power limit of a GPU model; infinite where it is not known."""
-        found = self.card(gpu_model).power_limit_w
-        return math.inf if found is None else found
+        limit_w = self.card(gpu_model).power_limit_w
+        return math.inf if limit_w is None else limit_w
 
 
-def known_of(points: Sequence[InputPoint]) -> Known:
+def measured_cards(points: Sequence[InputPoint]) -> MeasuredCards:
     """What measured points say of their cards, and how fast they were computed."""
     by_pace = grouped(points, lambda p: (p.gpu_model, p.dtype, p.shape, p.units))
     paces = [
@@ -261,15 +261,15 @@ def known_of(points: Sequence[InputPoint]) -> Known:
             shape=shape,
             units=units,
             work_per_cycle=float(
-                np.median([p.flop_per_s / (units * p.clock_mhz * 1e6) for p in found])
+                np.median([p.flop_per_s / (units * p.clock_mhz * 1e6) for p in of_pace])
             ),
-            clock_mhz=max(p.clock_mhz for p in found),
+            clock_mhz=max(p.clock_mhz for p in of_pace),
         )
-        for (gpu_model, dtype, shape, units), found in sorted(by_pace.items())
+        for (gpu_model, dtype, shape, units), of_pace in sorted(by_pace.items())
     ]
     models = sorted({p.gpu_model for p in points})
     cards = [_card(name, [p for p in points if p.gpu_model == name]) for name in models]
-    return Known(tuple(cards), tuple(paces))
+    return MeasuredCards(tuple(cards), tuple(paces))
 
 
 def _card(name: str, points: Sequence[InputPoint]) -> _MeasuredCard:
@@ -406,7 +406,7 @@ class InputManifest:
     columns: tuple[str, ...]
     coverage: float
     types: tuple[TypeModel, ...]
-    known: Known
+    known: MeasuredCards
     dataset: InputFacts
     figures: Mapping[str, float]
     settings: LearnerSettings
@@ -420,7 +420,7 @@ class InputManifest:
         return f"model {self.version}, {self.dataset.points} measured inputs on {cards}"
 
 
-def own_folder(home: Path) -> Path:
+def model_folder(home: Path) -> Path:
     """The folder into which `advisor power train` writes; it is made."""
     return open_home(home, _MODEL_FOLDER)
 
@@ -436,15 +436,17 @@ def find_input_model(home: Path, gpu_model: str | None = None) -> Path | None:
     A model of this host goes first, unless it is of another GPU model and a bundled one is of the
     named one; last goes the first bundled model.
     """
-    own = home / _MODEL_FOLDER
-    first = [own]
+    trained = home / _MODEL_FOLDER
+    first = [trained]
     if gpu_model is not None:
         try:
-            is_of = gpu_model in {card.gpu_model for card in _read_input_manifest(own).known.cards}
+            is_of = gpu_model in {
+                card.gpu_model for card in _read_input_manifest(trained).known.cards
+            }
         except ModelError:
             is_of = True  # loading a damaged model raises; another one does not replace it
         named = bundled_folder(gpu_model)
-        first = [own, named] if is_of else [named, own]
+        first = [trained, named] if is_of else [named, trained]
     folders = (*first, *sorted(BUNDLED.glob("*")))
     return next((folder for folder in folders if (folder / MANIFEST).exists()), None)
 
@@ -518,37 +520,37 @@ class InputPredictor:
             for dtype in self._types
         }
 
-    def predict(self, asked: InputAsked) -> InputPrediction:
+    def predict(self, wanted: InputAsked) -> InputPrediction:
         """What a product is expected to draw, of its fingerprint."""
-        if asked.features is None:
+        if wanted.features is None:
             raise InputError("there is no fingerprint to predict from")
-        known = self.manifest.known
-        product, unlike = known.product(
-            asked.dtype,
-            asked.shape,
-            evened(asked.features),
-            units=asked.units,
-            gpu_model=asked.gpu_model,
+        cards = self.manifest.known
+        product, unlike = cards.product(
+            wanted.dtype,
+            wanted.shape,
+            evened(wanted.features),
+            units=wanted.units,
+            gpu_model=wanted.gpu_model,
         )
-        of = self._types[asked.dtype]
-        limit_w = known.limit_w(product.gpu_model)
+        of = self._types[wanted.dtype]
+        limit_w = cards.limit_w(product.gpu_model)
         runs = [self._run(product, of, factor, limit_w) for factor in (1.0, *of.bounds.factors)]
         run, power_w = runs[0]
-        flop = 2.0 * math.prod(asked.shape)
+        flop = 2.0 * math.prod(wanted.shape)
         usual_w = None
         if of.usual is not None:
             _, usual_w = self._run(replace(product, features=of.usual), of, 1.0, limit_w)
         values = zip(feature_matrix([product])[0], of.ranges, strict=True)
         outside = (v < low - _OUTSIDE or v > high + _OUTSIDE for v, (low, high) in values)
-        if any(outside) or abs(asked.features["a_zeros"] - asked.features["b_zeros"]) > _OUTSIDE:
+        if any(outside) or abs(wanted.features["a_zeros"] - wanted.features["b_zeros"]) > _OUTSIDE:
             unlike = (*unlike, "fingerprint")
         return InputPrediction(
-            operands=asked.operands,
-            shape=asked.shape,
-            dtype=asked.dtype,
+            operands=wanted.operands,
+            shape=wanted.shape,
+            dtype=wanted.dtype,
             gpu_model=product.gpu_model,
             units=product.units,
-            features=asked.features,
+            features=wanted.features,
             power_w=_interval(watts for _, watts in runs),
             work_per_s=_interval(run.flop_per_s for run, _ in runs),
             energy_j=_interval(watts * flop / run.flop_per_s for run, watts in runs),
@@ -556,7 +558,7 @@ class InputPredictor:
             clock_mhz=run.clock_mhz,
             power_limit_w=None if math.isinf(limit_w) else limit_w,
             at_limit=run.clock_mhz < product.clock_mhz,
-            heat_w=known.card(product.gpu_model).heat_w,
+            heat_w=cards.card(product.gpu_model).heat_w,
             most=_most(product, of),
             unmeasured=unlike,
         )
@@ -576,9 +578,9 @@ class InputPredictor:
         return run, float(expected_w([run])[0])
 
 
-def _interval(found: Iterable[float]) -> Interval:
+def _interval(values: Iterable[float]) -> Interval:
     """Of the expected value and those at both bounds: where power is at its limit, speed moves."""
-    value, *bounds = found
+    value, *bounds = values
     return Interval(value, min(value, *bounds), max(value, *bounds))
 
 
@@ -588,23 +590,23 @@ def _most(product: Product, of: TypeModel) -> MostOf | None:
         return None
     here = by_feature_w(product, of.weights)
     there = by_feature_w(replace(product, features=of.usual), of.weights)
-    found = max(here, key=lambda name: abs(here[name] - there[name]))
-    difference_w = here[found] - there[found]
-    return MostOf(feature=found, difference_w=difference_w) if difference_w else None
+    feature = max(here, key=lambda name: abs(here[name] - there[name]))
+    difference_w = here[feature] - there[feature]
+    return MostOf(feature=feature, difference_w=difference_w) if difference_w else None
 
 
-def with_features(asked: InputAsked) -> InputAsked:
+def with_features(wanted: InputAsked) -> InputAsked:
     """The same with the fingerprint and the canonical text of its operands, which are filled."""
-    if (asked.operands is None) == (asked.features is None):
+    if (wanted.operands is None) == (wanted.features is None):
         raise InputError(
             "a product needs operands or a fingerprint, and one of them alone",
             fix='say {"operands": "normal(0,1)", ...}, or {"features": {...}, ...}',
         )
-    if asked.operands is not None:
-        case = case_of(asked.operands, asked.shape, asked.dtype)
-        found = product_fingerprint(case.pair, case.shape, case.dtype)
-        return replace(asked, operands=found.operands, features=found.features)
-    features = asked.features or {}
+    if wanted.operands is not None:
+        case = case_of(wanted.operands, wanted.shape, wanted.dtype)
+        fingerprint = product_fingerprint(case.pair, case.shape, case.dtype)
+        return replace(wanted, operands=fingerprint.operands, features=fingerprint.features)
+    features = wanted.features or {}
     if odd := sorted(set(FEATURES) ^ features.keys()):
         raise InputError(
             f"of the fingerprint, {', '.join(odd[:5])} are missing or unknown",
@@ -612,14 +614,14 @@ def with_features(asked: InputAsked) -> InputAsked:
         )
     if not all(np.isfinite(value) and 0 <= value <= 1 for value in features.values()):
         raise InputError("a number of the fingerprint is not from 0 to 1")
-    return asked
+    return wanted
 
 
-def with_sent_features(asked: InputAsked) -> InputAsked:
+def with_sent_features(wanted: InputAsked) -> InputAsked:
     """As `with_features` of a request, whose matrices are small, and filled one after the other."""
-    if asked.operands is None:
-        return with_features(asked)
-    pair, (m, n, k) = parse_operands(asked.operands), asked.shape
+    if wanted.operands is None:
+        return with_features(wanted)
+    pair, (m, n, k) = parse_operands(wanted.operands), wanted.shape
     if FILE in (pair.a.source.name, pair.b.source.name):
         raise InputError(
             "a file cannot be named here",
@@ -634,27 +636,27 @@ def with_sent_features(asked: InputAsked) -> InputAsked:
             fix=f"ask for {SIDE}x{SIDE}x{SIDE}, or send the fingerprint",
         )
     with _filling:
-        return with_features(asked)
+        return with_features(wanted)
 
 
-def predictions(model: InputPredictor, asked: Iterable[InputAsked]) -> InputPredictions:
+def predictions(model: InputPredictor, inputs: Iterable[InputAsked]) -> InputPredictions:
     """What products with fingerprints are expected to draw."""
     return InputPredictions(
         model=model.manifest.version,
         coverage=model.manifest.coverage,
-        predictions=tuple(map(model.predict, asked)),
+        predictions=tuple(map(model.predict, inputs)),
     )
 
 
-def predicted(asked: InputPowerRequest, home: Path) -> InputPredictions:
+def predicted(request: InputPowerRequest, home: Path) -> InputPredictions:
     """The answer to a request, by one model: that of the GPU model that all name; may block."""
-    named = {one.gpu_model for one in asked.inputs}
+    named = {wanted.gpu_model for wanted in request.inputs}
     model = load_input_model(home, named.pop() if len(named) == 1 else None)
-    shapes = (one.shape for one in asked.inputs if one.operands is not None)
+    shapes = (wanted.shape for wanted in request.inputs if wanted.operands is not None)
     if (filled := sum(m * k + k * n for m, n, k in shapes)) > _MOST_FILLED:
         raise InputError(
             f"the matrices of the request have {filled} elements",
             why=f"{_MOST_FILLED} are filled for one request at most",
             fix="ask in several requests, or for smaller products, or send fingerprints",
         )
-    return predictions(model, map(with_sent_features, asked.inputs))
+    return predictions(model, map(with_sent_features, request.inputs))

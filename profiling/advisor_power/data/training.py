@@ -36,12 +36,12 @@ from advisor_power.data.predictor import (
     SCHEMA,
     InputFacts,
     InputManifest,
-    Known,
+    MeasuredCards,
     TypeModel,
     columns,
     feature_matrix,
     held_to,
-    known_of,
+    measured_cards,
     parsed_manifest,
     parts,
 )
@@ -61,14 +61,14 @@ _LEAST_POINTS = 8  # of a type: fewer say nothing about its features
 
 def points_of(results: Iterable[InputPower]) -> tuple[tuple[InputPoint, ...], dict[str, int]]:
     """Results as points, and how many were left out, by reason."""
-    found: list[InputPoint] = []
+    points: list[InputPoint] = []
     left_out: Counter[str] = Counter()
     for result in with_ratios(results):
         if why := _fault(result):
             left_out[why] += 1
         else:
-            found.append(_point(result))
-    return tuple(_with_clocks(found)), dict(left_out)
+            points.append(_point(result))
+    return tuple(_with_clocks(points)), dict(left_out)
 
 
 def pattern_of(pair: OperandPair) -> str:
@@ -151,9 +151,9 @@ def _with_clocks(points: Sequence[InputPoint]) -> Iterator[InputPoint]:
     """
     alike = grouped((p for p in points if not p.held_back), _kind)
     for p in points:
-        known = [one.flop_per_s / one.clock_mhz for one in alike.get(_kind(p), ())]
-        told = bool(known) and p.held_back
-        yield replace(p, clock_mhz=p.flop_per_s / median(known)) if told else p
+        paces = [point.flop_per_s / point.clock_mhz for point in alike.get(_kind(p), ())]
+        is_slowed = bool(paces) and p.held_back
+        yield replace(p, clock_mhz=p.flop_per_s / median(paces)) if is_slowed else p
 
 
 def _kind(p: InputPoint) -> tuple[object, ...]:
@@ -174,7 +174,7 @@ class _InputModel:
                 f"no point of {', '.join(sorted(missing))} was learned from",
                 fix="measure inputs of that type",
             )
-        found = np.array([p.idle_w for p in points])
+        expected_w = np.array([p.idle_w for p in points])
         for dtype, weights in self.weights.items():
             which = [i for i, p in enumerate(points) if p.dtype == dtype]
             if not which:
@@ -183,8 +183,8 @@ class _InputModel:
             expected = parts(of) @ weights
             if trees is not None:
                 expected = trees.predict(np.column_stack([expected, columns(of)]))
-            found[which] += expected
-        return found
+            expected_w[which] += expected
+        return expected_w
 
 
 def physics_alone(points: _Points) -> _InputModel:
@@ -237,7 +237,7 @@ def _median(points: _Points) -> FittedPower:
         dtype: float(np.median(_above_idle_w(of) / np.array([p.flop_per_s for p in of])))
         for dtype, of in _by_type(points).items()
     }
-    return lambda asked: np.array([p.idle_w + energy_j[p.dtype] * p.flop_per_s for p in asked])
+    return lambda points: np.array([p.idle_w + energy_j[p.dtype] * p.flop_per_s for p in points])
 
 
 METHODS: Mapping[str, _PowerLearner] = MappingProxyType(
@@ -246,7 +246,7 @@ METHODS: Mapping[str, _PowerLearner] = MappingProxyType(
 """Every learner by name; the first one is the model."""
 
 
-def expected(fitted: FittedPower, known: Known, points: _Points) -> Floats:
+def expected(fitted: FittedPower, cards: MeasuredCards, points: _Points) -> Floats:
     """What is expected of points by their data alone, shape (3, points).
 
     Rows: power at the rate and the clock that were measured, W; power at those that the data let
@@ -256,13 +256,13 @@ def expected(fitted: FittedPower, known: Known, points: _Points) -> Floats:
     """
 
     def free(p: InputPoint) -> InputPoint:
-        product, _ = known.product(
+        product, _ = cards.product(
             p.dtype, p.shape, p.features, units=p.units, gpu_model=p.gpu_model
         )
         rate, clock_mhz = product.flop_per_s, product.clock_mhz
         return replace(p, idle_w=product.idle_w, flop_per_s=rate, clock_mhz=clock_mhz)
 
-    limits_w = np.array([p.power_w if p.held_back else known.limit_w(p.gpu_model) for p in points])
+    limits_w = np.array([p.power_w if p.held_back else cards.limit_w(p.gpu_model) for p in points])
     run = held_to(fitted, list(map(free, points)), limits_w)
     return np.array([fitted(points), fitted(run), [p.flop_per_s for p in run]])
 
@@ -274,17 +274,17 @@ def group_left_out(
     groups = sorted({p.group for p in points})
     if len(groups) < 2:
         raise InputError("all points are of one group", fix="measure other sweeps, too")
-    found = {name: np.empty((3, len(points))) for name in learners}
+    expectations = {name: np.empty((3, len(points))) for name in learners}
     for done, group in enumerate(groups, 1):
         which = np.array([p.group == group for p in points])
         tested = [p for p in points if p.group == group]
         learned = [p for p in points if p.group != group]
-        known = known_of(learned)
+        cards = measured_cards(learned)
         for name, learner in learners.items():
-            found[name][:, which] = expected(learner(learned), known, tested)
+            expectations[name][:, which] = expected(learner(learned), cards, tested)
         if progress is not None:
             progress(group, done, len(groups))
-    return found
+    return expectations
 
 
 def errors_of(points: _Points, methods: Mapping[str, Floats]) -> dict[str, float]:
@@ -318,8 +318,10 @@ def noise_floor(points: _Points) -> float | None:
     Energy above idle for each operation; the median is of one card, type, shape and number of SMs.
     None: none was measured twice.
     """
-    found = grouped((p for p in points if p.is_reference), _kind).values()
-    repeated = [[(p.power_w - p.idle_w) / p.flop_per_s for p in of] for of in found if len(of) > 1]
+    references = grouped((p for p in points if p.is_reference), _kind).values()
+    repeated = [
+        [(p.power_w - p.idle_w) / p.flop_per_s for p in of] for of in references if len(of) > 1
+    ]
     off = [abs(e / float(np.median(energies)) - 1) for energies in repeated for e in energies]
     return float(np.mean(off)) if off else None
 
@@ -364,8 +366,8 @@ def fit_inputs(
     residuals = residuals_of(drawn, held_out["model"][0]).take(_finite(drawn))
     figures = errors_of(drawn, held_out)
     if real:  # tensors of networks, by what drawn operands teach
-        known = known_of(drawn)
-        on_real = {name: expected(learn(drawn), known, real) for name, learn in METHODS.items()}
+        cards = measured_cards(drawn)
+        on_real = {name: expected(learn(drawn), cards, real) for name, learn in METHODS.items()}
         figures |= {f"real_{name}": value for name, value in errors_of(real, on_real).items()}
     if (noise := noise_floor(kept)) is not None:
         figures["reference_noise_percent"] = 100 * noise
@@ -405,8 +407,8 @@ def learnable(
 def write_input_model(folder: Path, trained: TrainedInputs) -> InputManifest:
     """Write a model with its points; the time of the newest of them is that of the model."""
     points, by_type = trained.points, _by_type(trained.points)
-    asked: dict[str, Float32s] = {d: columns(of).astype(np.float32) for d, of in by_type.items()}
-    contents = {**trees_files(trained.model.trees, asked), POINTS: input_points_text(points)}
+    features: dict[str, Float32s] = {d: columns(of).astype(np.float32) for d, of in by_type.items()}
+    contents = {**trees_files(trained.model.trees, features), POINTS: input_points_text(points)}
     newest = max(datetime.fromisoformat(p.measured_at) for p in points).astimezone(UTC)
     unnamed = InputManifest(
         schema=SCHEMA,
@@ -417,7 +419,7 @@ def write_input_model(folder: Path, trained: TrainedInputs) -> InputManifest:
         columns=COLUMNS,
         coverage=COVERAGE,
         types=tuple(_type_model(dtype, of, trained) for dtype, of in by_type.items()),
-        known=known_of(points),
+        known=measured_cards(points),
         dataset=InputFacts(
             sha256=input_points_sha256(points),
             points=len(points),

@@ -163,9 +163,9 @@ def deconvolve(stitched: Stitched, sensor: PowerChannel, edges_s: Floats) -> Cur
     ends_s = tau_s + sensor.delay_spread_ms / 1000 * late[:, None]
     spans_s = (-_LONG_BEFORE_S, 0.0), *pairwise(parts_s.tolist())
     levels = [level_times([span_s]) for span_s in spans_s]
-    seen = window_parts(levels, ends_s.ravel(), sensor.window_ms / 1000, sensor.response)
-    seen = seen.reshape(*ends_s.shape, len(levels))
-    matrices, before_w = seen[:, :, 1:], stitched.base_w * seen[:, :, 0]
+    parts = window_parts(levels, ends_s.ravel(), sensor.window_ms / 1000, sensor.response)
+    parts = parts.reshape(*ends_s.shape, len(levels))
+    matrices, before_w = parts[:, :, 1:], stitched.base_w * parts[:, :, 0]
     matrix, wanted = matrices.mean(axis=0), power_w - before_w.mean(axis=0)
     solution, covariance = _solve(matrix, wanted, sensor.noise_w)
     # Readings are weighed anew by the curve that came out.
@@ -190,11 +190,11 @@ def _solve(matrix: Floats, wanted: Floats, noise_w: float) -> tuple[Floats, Floa
     half = np.linalg.inv(np.linalg.cholesky(normal + smooth))
     share, turned = np.linalg.eigh(half @ smooth @ half.T)
     basis = half.T @ turned
-    seen, right = matrix @ basis, basis.T @ (matrix.T @ wanted)
+    projected, right = matrix @ basis, basis.T @ (matrix.T @ wanted)
 
     def residual_and_freedom(strength: float) -> tuple[float, float]:
         weight = 1 / (1 + (strength - 1) * share)
-        residual = wanted - seen @ (weight * right)
+        residual = wanted - projected @ (weight * right)
         freedom = len(wanted) - float(np.sum(weight * (1 - share)))
         return float(residual @ residual), max(freedom, 1.0)
 
@@ -349,8 +349,8 @@ def stretch_power(stretch: GaplessRun, record: SensorRecord) -> StretchPower:
 def memory_settle_s(record: SensorRecord) -> float:
     """After the beginning of a load the memory's reading is of that load alone."""
     channel = record.channel("memory")
-    known_s = channel.settle_s if channel is not None and channel.accepted else 0.0
-    return max(known_s, AVERAGE_SETTLE_S)
+    channel_s = channel.settle_s if channel is not None and channel.accepted else 0.0
+    return max(channel_s, AVERAGE_SETTLE_S)
 
 
 def _memory_w(stretch: GaplessRun, begin_s: float, power_w: Estimate | None) -> Estimate | str:
@@ -398,7 +398,7 @@ def analyse(
     wanted: WantedKernel,
     gpu: Gpu,
     ready: KernelReady,
-    found: _RunLengths,
+    lengths: _RunLengths,
     seconds: float,
 ) -> KernelReport:
     """The report of an operation, from blocks of long and short runs that took so many seconds.
@@ -417,7 +417,7 @@ def analyse(
             why=f"{count} of them: {reason}",
             fix="see what holds the card back (`nvidia-smi -q -d PERFORMANCE`), and run it again",
         )
-    _, margin = guidance(found.execution_s * 1000)
+    _, margin = guidance(lengths.execution_s * 1000)
     sse = steady_execution([durations_ms(run) for run in usable], margin)
     times_ms = [float(np.median(durations_ms(run)[sse - 1 :])) for run in usable]
     chosen = golden(times_ms, margin)
@@ -437,7 +437,7 @@ def analyse(
     settled_s = channel.settle_s, channel.settle_s + _LOOKED_AT_S
     sse_w = curve and _execution_power(curve, runs, sse)
     ssp_w = None
-    if (first := found.ssp_execution) is not None:
+    if (first := lengths.ssp_execution) is not None:
         powers = end_powers([run for run in runs if run.executions >= first], channel)
         ssp_w = mean_of(powers) if powers else None
     ssp_j = ssp_w and ssp_w.times(execution_s)
@@ -468,7 +468,7 @@ def analyse(
         execution_ms=execution_s * 1000,
         sse_execution=sse,
         sse_power_w=sse_w,
-        ssp_execution=found.ssp_execution,
+        ssp_execution=lengths.ssp_execution,
         ssp_power_w=ssp_w,
         settled_power_w=around(*curve.mean_w(*settled_s))
         if curve and settled_s[1] <= curve.edges_s[-1]
@@ -491,7 +491,7 @@ def analyse(
         ),
         curve=_points(curve, runs) if curve else (),
         no_curve=no_curve,
-        stretch=found.stretch,
+        stretch=lengths.stretch,
     )
 
 
@@ -537,14 +537,14 @@ def _difference(
     if isinstance(counter, str):
         return counter
     short, long = min(b.executions for b in whole), max(b.executions for b in whole)
-    found = Difference(first=short + 1, last=long, counter=counter)
+    difference = Difference(first=short + 1, last=long, counter=counter)
     if curve is None:
-        return found
+        return difference
     # What the curve says of the same executions.
     begin_s, end_s = (start_s(runs, place) for place in (short, long))
     mean_w, _ = curve.mean_w(begin_s, min(end_s, float(curve.edges_s[-1])))
     curve_j = mean_w * (end_s - begin_s) / (long - short)
-    return replace(found, curve_j=curve_j, differ=counter.value / curve_j - 1)
+    return replace(difference, curve_j=curve_j, differ=counter.value / curve_j - 1)
 
 
 def _execution_power(curve: Curve, runs: Sequence[Run], execution: int) -> Estimate:
@@ -660,19 +660,23 @@ def measure_operation(
         lambda text: read(_Head if text.startswith(b'{"conditions"') else TraceBlock, text),
         _FRESH,
     )
-    found, blocks = (None, []) if wanted.fresh else _kept(lines)
-    if found is None:
-        found = _run_lengths(bench, run_of, sensors, wanted, report)
+    lengths_found, blocks = (None, []) if wanted.fresh else _kept(lines)
+    if lengths_found is None:
+        lengths_found = _run_lengths(bench, run_of, sensors, wanted, report)
         lines.path.unlink(missing_ok=True)
-        lines.add(_Head(conditions=conditions, found=found))
-    plan = _plan(found, channel, wanted)
+        lines.add(_Head(conditions=conditions, found=lengths_found))
+    plan = _plan(lengths_found, channel, wanted)
     check_cost(plan, channel, bin_ms=wanted.resolution_ms, most_s=wanted.most_s)
     planned(plan)
     # Short runs, for the energy of single executions as a difference, need idle before the runs.
-    short = max(1, found.executions // 2) if wanted.before == IDLE else found.executions
-    lengths, count = (found.executions, short), plan.runs // BLOCK_RUNS
+    short = (
+        max(1, lengths_found.executions // 2) if wanted.before == IDLE else lengths_found.executions
+    )
+    lengths, count = (lengths_found.executions, short), plan.runs // BLOCK_RUNS
     blocks = _run_blocks(bench, run_of, lengths, count, blocks, lines.add, report)
-    made = analyse(blocks, sensors, wanted, gpu, bench.ready, found, time.monotonic() - begun)
+    made = analyse(
+        blocks, sensors, wanted, gpu, bench.ready, lengths_found, time.monotonic() - begun
+    )
     KERNEL_REPORTS.keep(made, home, *key)
     return made
 
@@ -719,15 +723,15 @@ def _run_lengths(
     )
 
 
-def _plan(found: _RunLengths, channel: PowerChannel, wanted: WantedKernel) -> KernelPlan:
+def _plan(lengths: _RunLengths, channel: PowerChannel, wanted: WantedKernel) -> KernelPlan:
     """Whole blocks, as many of long runs as of short ones."""
-    runs = wanted.runs or guidance(found.execution_s * 1000)[0]
+    runs = wanted.runs or guidance(lengths.execution_s * 1000)[0]
     if wanted.within_w is not None and wanted.runs is None:
         runs = max(runs, runs_for(channel, bin_ms=wanted.resolution_ms, within_w=wanted.within_w))
     return make_plan(
         channel,
         bin_ms=wanted.resolution_ms,
-        run_s=found.executions * found.execution_s,
+        run_s=lengths.executions * lengths.execution_s,
         runs=math.ceil(runs / (2 * BLOCK_RUNS)) * 2 * BLOCK_RUNS,
         lead_s=wanted.lead_s,
     )

@@ -53,9 +53,9 @@ def around(value: float, half: float) -> Estimate:
     return Estimate(value, value - half, value + half)
 
 
-def standard_error(found: Estimate) -> float:
+def standard_error(estimate: Estimate) -> float:
     """By its interval; 0 where it has none."""
-    return 0.0 if found.high is None else (found.high - found.value) / STANDARD_ERRORS_95
+    return 0.0 if estimate.high is None else (estimate.high - estimate.value) / STANDARD_ERRORS_95
 
 
 def mean_of(values: Sequence[float]) -> Estimate:
@@ -187,12 +187,16 @@ def energy_by_difference(blocks: Sequence[TraceBlock], idle_w: float) -> Estimat
     if len(usable) < len(blocks):
         stuck = len(blocks) - len(usable)
         return f"the energy counter stood still or went back in {stuck} of {len(blocks)} blocks"
-    found = [
-        (_run_j(one, idle_w) - _run_j(other, idle_w)) / (one.executions - other.executions)
-        for one, other in pairwise(usable)
-        if one.executions != other.executions
+    energies_j = [
+        (_run_j(block, idle_w) - _run_j(other, idle_w)) / (block.executions - other.executions)
+        for block, other in pairwise(usable)
+        if block.executions != other.executions
     ]
-    return mean_of(found) if found else "it takes a block of longer runs and one of shorter runs"
+    return (
+        mean_of(energies_j)
+        if energies_j
+        else "it takes a block of longer runs and one of shorter runs"
+    )
 
 
 def _moved(block: TraceBlock) -> bool:
@@ -426,8 +430,8 @@ def make_plan(
 
 def runs_for(channel: PowerChannel, *, bin_ms: float, within_w: float) -> int:
     """Runs for a standard error of `within_w` in the first window of a run."""
-    of_one_w = sigma_power_w(channel.window_ms, bin_ms, channel.noise_w, 1)
-    needed = max(1, math.ceil((of_one_w / within_w) ** 2))
+    for_one_watt = sigma_power_w(channel.window_ms, bin_ms, channel.noise_w, 1)
+    needed = max(1, math.ceil((for_one_watt / within_w) ** 2))
     return math.ceil(needed * channel.period_ms / bin_ms)
 
 
@@ -578,8 +582,8 @@ class PolledReadings:
 
     def held_back(self, begin_s: float, end_s: float) -> str:
         """Why the clock was held back at any moment of that time; the power limit is no reason."""
-        found = self._reasons(begin_s, end_s) - POWER_CAPS
-        return f"clock held back: {', '.join(sorted(found))}" if found else ""
+        caps = self._reasons(begin_s, end_s) - POWER_CAPS
+        return f"clock held back: {', '.join(sorted(caps))}" if caps else ""
 
     def power_capped(self, begin_s: float, end_s: float) -> bool:
         """Whether the power limit held the clock back at any moment of that time."""
@@ -638,11 +642,11 @@ class LiveKernelBench:
         """
         run = self.timed(request)
         begin_s, end_s = run.starts_s[0] - run.lead_s, run.ends_s[-1]
-        seen_s = end_s + self.channel.longest_delay_s
-        time.sleep(max(0.0, seen_s + _LATE_S - time.monotonic()))
+        read_s = end_s + self.channel.longest_delay_s
+        time.sleep(max(0.0, read_s + _LATE_S - time.monotonic()))
         changes = self.read()
         dropped = self._stranger() or changes.held_back(run.starts_s[0], end_s)
-        return replace(run, readings=changes.between(begin_s, seen_s), dropped=dropped)
+        return replace(run, readings=changes.between(begin_s, read_s), dropped=dropped)
 
     def stretch(self, seconds: float) -> GaplessRun:
         """The operation without a gap for so long, with what slow sensors read; raises as `run`."""
@@ -756,10 +760,10 @@ def first_free(gpus: Sequence[Gpu], held: ExitStack, lock_dir: Path) -> Gpu:
 
 
 def _ours(gpu: Gpu, held: ExitStack, lock_dir: Path) -> Gpu:
-    with ExitStack() as own:
-        own.enter_context(gpu_lock(lock_dir, gpu.uuid))
+    with ExitStack() as stack:
+        stack.enter_context(gpu_lock(lock_dir, gpu.uuid))
         check_alone(gpu)
-        held.push(own.pop_all())
+        held.push(stack.pop_all())
     return gpu
 
 
@@ -802,10 +806,10 @@ def bytes_of(text: str) -> int:
     Raises:
         InputError: it is none.
     """
-    found = re.fullmatch(r"([1-9][0-9]*)(|KiB|MiB|GiB)", text)
-    if found is None:
+    match = re.fullmatch(r"([1-9][0-9]*)(|KiB|MiB|GiB)", text)
+    if match is None:
         raise InputError(f"{text} is no size", fix="write it as 64KiB, 512MiB or 1GiB")
-    return int(found[1]) * {"": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}[found[2]]
+    return int(match[1]) * {"": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}[match[2]]
 
 
 def recorded_kernel(
@@ -829,15 +833,15 @@ def recorded_kernel(
             "no measured kernel comes with this version of advisor",
             fix="measure it: advisor power kernel, on a GPU",
         )
-    found = [
-        one
-        for one in table
-        if (one.operation, one.before) == (operation, before)
-        and units in (None, one.units)
-        and gpu_model in (None, one.gpu_model)
+    reports = [
+        report
+        for report in table
+        if (report.operation, report.before) == (operation, before)
+        and units in (None, report.units)
+        and gpu_model in (None, report.gpu_model)
     ]
-    if not found:
-        there = sorted({_words(one.operation, one.before, one.units) for one in table})
+    if not reports:
+        there = sorted({_words(report.operation, report.before, report.units) for report in table})
         more = f", and {len(there) - _NAMED} more" if len(there) > _NAMED else ""
         of = f" on {gpu_model}" if gpu_model else ""
         raise InputError(
@@ -846,7 +850,7 @@ def recorded_kernel(
             why="a replay has only what was measured",
             fix=f"there is {listed(there[:_NAMED])}{more}",
         )
-    return replace(max(found, key=lambda one: one.units or 0), source="replay")
+    return replace(max(reports, key=lambda report: report.units or 0), source="replay")
 
 
 def _words(operation: str, before: str, units: int | None) -> str:

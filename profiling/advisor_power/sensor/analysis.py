@@ -94,11 +94,11 @@ class _LevelTimes:
 def _remembered_at_edges(level: _LevelTimes, constant_s: float) -> Floats:
     """Part of an exponential response that is of a level: before all, and at each edge."""
     shares = np.exp(-np.diff(level.times_s, prepend=level.times_s[0]) / constant_s).tolist()
-    found = [0.0]
+    remembered = [0.0]
     for off, on in zip(shares[::2], shares[1::2], strict=True):
-        before = found[-1] * off
-        found += before, 1 + (before - 1) * on
-    return np.array(found)
+        before = remembered[-1] * off
+        remembered += before, 1 + (before - 1) * on
+    return np.array(remembered)
 
 
 def level_times(spans: Sequence[SpanS]) -> _LevelTimes:
@@ -242,11 +242,11 @@ def _fit_window(sample: _Sample) -> _WindowFit:
         for delay_s in np.arange(0, 0.4, max(0.006, window_s / 4))
     ]
     _, window_s, delay_s, *_ = min(places, key=lambda place: at(sample, place).cost)
-    found = [
+    fits = [
         _refine(sample, _Place(response, window_s, delay_s), window_s / 8, COARSE_S)
         for response in get_args(Response)
     ]
-    return _refine(sample, min(found, key=lambda fit: fit.cost).place, COARSE_S)
+    return _refine(sample, min(fits, key=lambda fit: fit.cost).place, COARSE_S)
 
 
 def _refine(
@@ -270,8 +270,8 @@ def _refine_each(
 
 def _down(sample: _Sample, best: _WindowFit, step_s: float) -> _WindowFit:
     """From a place down by steps of one length, until none leads down."""
-    while (found := _lowest_beside(sample, best, step_s)).cost < best.cost:
-        best = found
+    while (lower := _lowest_beside(sample, best, step_s)).cost < best.cost:
+        best = lower
     return best
 
 
@@ -309,38 +309,38 @@ _LEAST_BETTER = 0.7  # a clock that leaves more of the error is none
 def _with_clock(sample: _Sample, fit: _WindowFit) -> _WindowFit:
     """The same with the clock of the card, where it has one that shows."""
     delays_s = np.arange(0.0, fit.place.delay_s + _SLOWEST_CLOCK_S, 5e-4)
-    seen = np.stack(
+    levels = np.stack(
         [sample.parts(fit.place._replace(delay_s=float(d))) @ fit.levels_w for d in delays_s]
     )
     # Where the load changed lately a reading tells its delay.
-    telling = np.ptp(seen, axis=0) > 0.5 * np.ptp(fit.levels_w)
-    wanted_s = delays_s[np.abs(seen - sample.values).argmin(axis=0)]
+    telling = np.ptp(levels, axis=0) > 0.5 * np.ptp(fit.levels_w)
+    wanted_s = delays_s[np.abs(levels - sample.values).argmin(axis=0)]
     ends_s = (sample.times_s - wanted_s)[telling]
     if len(ends_s) < 30:
         return fit
     middle_s = float(np.mean(ends_s))
     length_s = float(np.ptp(ends_s))
     rates = np.arange(1 / _SLOWEST_CLOCK_S, 1 / _FASTEST_CLOCK_S, 0.2 / length_s)
-    turns = np.concatenate(
+    phases = np.concatenate(
         [
             np.exp(2j * np.pi * np.outer(some, ends_s - middle_s)).mean(axis=1)
             for some in np.array_split(rates, 1 + len(rates) // 1000)
         ]
     )
-    size = np.abs(turns)
+    size = np.abs(phases)
     # Readings come at regular times as well, so that several clocks look much alike.
     peaks = np.flatnonzero((size[1:-1] > size[:-2]) & (size[1:-1] > size[2:])) + 1
-    found: list[_WindowFit] = []
+    fits: list[_WindowFit] = []
     for peak in peaks[np.argsort(-size[peaks])][:_CLOCKS_TRIED]:
         clock_s = 1 / float(rates[peak])
-        tick_s = middle_s + float(np.angle(turns[peak])) / (2 * np.pi) * clock_s
+        tick_s = middle_s + float(np.angle(phases[peak])) / (2 * np.pi) * clock_s
         starts = [
             fit.place._replace(delay_s=0.0, clock_s=clock_s, tick_s=tick_s + part * clock_s)
             for part in (0.0, 0.25, 0.5, 0.75)
         ]
         start = min(starts, key=lambda place: at(sample, place).cost)
-        found += [_refine(sample, start._replace(response=r), COARSE_S) for r in get_args(Response)]
-    best = min(found, key=lambda one: one.cost, default=fit)
+        fits += [_refine(sample, start._replace(response=r), COARSE_S) for r in get_args(Response)]
+    best = min(fits, key=lambda candidate: candidate.cost, default=fit)
     return best if best.cost < _LEAST_BETTER * fit.cost else fit
 
 
@@ -377,8 +377,8 @@ _MOST_MISSED = 3
 
 _TENTHS = 10
 
-_MOST_OF_ONE_THAT_INTEGRATES = 0.01
-_LEAST_OF_ONE_THAT_SAMPLES = 0.05
+_MOST_SPREAD_INTEGRATING = 0.01
+_LEAST_SPREAD_SAMPLING = 0.05
 _LEAST_PHASES = 10
 
 
@@ -420,8 +420,8 @@ def period_of(times_s: Floats) -> _Period | None:
 def sensor_period(trace: Trace) -> _Period | None:
     """The period of the quickest power channel so far, a regular one if there is; else None."""
     series = [trace.series[name] for name in POWER_CHANNELS if name in trace.series]
-    periods = [found for one in series if (found := period_of(one.times_s)) is not None]
-    return min(periods, key=lambda found: (not found.regular, found.period_s), default=None)
+    periods = [period for readings in series if (period := period_of(readings.times_s)) is not None]
+    return min(periods, key=lambda period: (not period.regular, period.period_s), default=None)
 
 
 def power_channel(trace: Trace, name: str) -> tuple[PowerChannel | None, str]:
@@ -485,7 +485,7 @@ def _spread_ms(sample: _Sample, later: npt.NDArray[np.bool_], place: _Place) -> 
     tenths = np.where(later, (np.cumsum(later) - 1) * _TENTHS // np.count_nonzero(later), -1)
     rests = [sample.part(tenths != tenth) for tenth in range(_TENTHS)]
     fits = _refine_each(rests, place, place.window_s / 8, min(COARSE_S, place.window_s / 200))
-    windows_s = [found.place.window_s for found in fits]
+    windows_s = [fit.place.window_s for fit in fits]
     return 2 * 1000 * float(np.std(windows_s)) * math.sqrt(_TENTHS - 1)
 
 
@@ -495,10 +495,10 @@ def _errors_on_waves(
     waves = trace.named(WAVE)
     if not any(wave.on for wave in waves):
         return None
-    seen = readings.between(waves[0].begun_s + place.settled_s, waves[-1].ended_s)
-    if len(seen.values) < 30:
+    steady = readings.between(waves[0].begun_s + place.settled_s, waves[-1].ended_s)
+    if len(steady.values) < 30:
         return None
-    return prediction_errors(_sample_of(seen, _wave_levels(waves)), place)
+    return prediction_errors(_sample_of(steady, _wave_levels(waves)), place)
 
 
 def _why_not(
@@ -539,16 +539,16 @@ def record_of(trace: Trace, source: str) -> SensorRecord:
             fix="record again: advisor power sensor",
         )
     wrong = faults(trace)
-    found = {name: power_channel(trace, name) for name in POWER_CHANNELS}
+    channels_found = {name: power_channel(trace, name) for name in POWER_CHANNELS}
     counter, why = _energy_counter(trace)
-    absent = [name for name, (channel, _) in found.items() if channel is None]
+    absent = [name for name, (channel, _) in channels_found.items() if channel is None]
     return SensorRecord(
         gpu_model=trace.header.gpu_model,
         gpu_uuid=trace.header.gpu_uuid,
         driver=trace.header.driver,
         channels=tuple(
             replace(channel, accepted=channel.accepted and not wrong)
-            for channel, _ in found.values()
+            for channel, _ in channels_found.values()
             if channel is not None
         ),
         absent=tuple(absent if counter else [*absent, ENERGY]),
@@ -558,7 +558,7 @@ def record_of(trace: Trace, source: str) -> SensorRecord:
         source=source,
         reasons=(
             *wrong,
-            *(f"{name}: {reason}" for name, (_, reason) in found.items() if reason),
+            *(f"{name}: {reason}" for name, (_, reason) in channels_found.items() if reason),
             *([f"{ENERGY}: {why}"] if why else ()),
         ),
     )
@@ -570,19 +570,19 @@ def faults(trace: Trace) -> tuple[str, ...]:
     looks = [look for look in trace.looks if look.time_s >= edges_s[0]]
     reasons = sorted({reason for look in looks for reason in look.reasons})
     pids = frozenset[int]().union(*(look.processes for look in looks))
-    seen_s = [[look.time_s for look in looks if pid in look.processes] for pid in pids]
+    times_of_pids = [[look.time_s for look in looks if pid in look.processes] for pid in pids]
     # A process that starts on another GPU is listed on this one for up to 3 s.
-    stayed = [times_s for times_s in seen_s if times_s[-1] - times_s[0] > 3]
+    stayed = [times_s for times_s in times_of_pids if times_s[-1] - times_s[0] > 3]
     looked_s = [edges_s[0], *(look.time_s for look in looks), edges_s[1]]
     gap_s = max(b - a for a, b in itertools.pairwise(looked_s))
-    found = {
+    signs = {
         "the recording was stopped before its end": not trace.whole,
         "the recording grew too large: a channel changes far more often than it may": trace.full,
         f"the card was throttled ({', '.join(reasons)})": bool(reasons),
         "another process computed on the GPU": len(stayed) > 1,
         "the state of the card was not watched all the time": gap_s > 5,
     }
-    return tuple(fault for fault, is_so in found.items() if is_so)
+    return tuple(fault for fault, is_so in signs.items() if is_so)
 
 
 def _energy_counter(trace: Trace) -> tuple[EnergyCounter | None, str]:
@@ -600,8 +600,10 @@ def _energy_counter(trace: Trace) -> tuple[EnergyCounter | None, str]:
     # Power off and on by the counter itself: the spread needs their ratio only.
     off, on = (_slope_w(trace.named(name), ticks) for name in (IDLE, FLAT))
     levels_w = (off, on) if off and on else (0.0, 1.0)
-    found = [(wave.begun_s, _ratio(wave, ticks, levels_w)) for wave in trace.named(LOCKED_WAVE)]
-    ratios = [(begun_s, ratio) for begun_s, ratio in found if ratio]
+    wave_ratios = [
+        (wave.begun_s, _ratio(wave, ticks, levels_w)) for wave in trace.named(LOCKED_WAVE)
+    ]
+    ratios = [(begun_s, ratio) for begun_s, ratio in wave_ratios if ratio]
     if len(ratios) < _LEAST_PHASES:
         return None, f"only {len(ratios)} waves could be compared, {_LEAST_PHASES} are needed"
     table = np.array(ratios, dtype=np.float64)
@@ -609,18 +611,18 @@ def _energy_counter(trace: Trace) -> tuple[EnergyCounter | None, str]:
     # Around a line: a card that warms up draws more from wave to wave, at whichever phase.
     line = np.polynomial.Polynomial.fit(times_s, values, 1)
     spread = float(np.std(values - line(times_s), ddof=2) / np.mean(values))
-    covers = None if spread <= _LEAST_OF_ONE_THAT_SAMPLES else False
+    covers = None if spread <= _LEAST_SPREAD_SAMPLING else False
     counter = EnergyCounter(
         period_ms=round(1000 * period.period_s, 2),
         coverage_spread=round(spread, 5),
-        covers_everything=True if spread <= _MOST_OF_ONE_THAT_INTEGRATES else covers,
+        covers_everything=True if spread <= _MOST_SPREAD_INTEGRATING else covers,
     )
     return counter, ""
 
 
 def _slope_w(stages: Sequence[RecordedStage], ticks: ReadingSeries) -> float | None:
-    seen = ticks.between(stages[0].begun_s + 0.5, stages[0].ended_s) if stages else None
-    return slope(seen.times_s, seen.values) if seen and len(seen.values) >= 3 else None
+    counted = ticks.between(stages[0].begun_s + 0.5, stages[0].ended_s) if stages else None
+    return slope(counted.times_s, counted.values) if counted and len(counted.values) >= 3 else None
 
 
 def _ratio(
@@ -629,11 +631,11 @@ def _ratio(
     """Counted over expected energy, from all ticks: the first and the last alone are ± a tick."""
     if not wave.on:
         return None
-    seen = ticks.between(wave.on[0][0] + 0.5, wave.on[-1][1])
-    if len(seen.values) < 10:
+    counted = ticks.between(wave.on[0][0] + 0.5, wave.on[-1][1])
+    if len(counted.values) < 10:
         return None
-    spent = [level.until(seen.times_s) for level in _wave_levels([wave])]
-    return slope(spent[0] * levels_w[0] + spent[1] * levels_w[1], seen.values)
+    spent = [level.until(counted.times_s) for level in _wave_levels([wave])]
+    return slope(spent[0] * levels_w[0] + spent[1] * levels_w[1], counted.values)
 
 
 # Around the moment at which a flat load begins; after it the sensor has time to settle, too.
@@ -672,17 +674,17 @@ def _curve(
 ) -> Iterator[SensorCurve]:
     """The stretch that is shown; nothing where too few readings tell the powers of the load."""
     levels = _wave_levels(stages)
-    known = readings.between(stages[0].begun_s + channel.settle_s, stages[-1].ended_s)
-    seen = readings.between(*shown)
-    if len(known.values) <= len(levels) or not len(seen.values):
+    settled = readings.between(stages[0].begun_s + channel.settle_s, stages[-1].ended_s)
+    plotted = readings.between(*shown)
+    if len(settled.values) <= len(levels) or not len(plotted.values):
         return
-    powers_w, *_ = np.linalg.lstsq(_parts(levels, known.times_s, channel), known.values)
+    powers_w, *_ = np.linalg.lstsq(_parts(levels, settled.times_s, channel), settled.values)
     times_s = np.linspace(*shown, 400)
     yield SensorCurve(
         channel=channel.name,
         load=load,
-        read_s=_plain(seen.times_s - shown[0]),
-        read_w=_plain(seen.values),
+        read_s=_plain(plotted.times_s - shown[0]),
+        read_w=_plain(plotted.values),
         times_s=_plain(times_s - shown[0]),
         predicted_w=_plain(_parts(levels, times_s, channel) @ powers_w),
     )
@@ -698,7 +700,7 @@ def _plain(values: Floats) -> tuple[float, ...]:
 
 
 KERNELS_S = (30e-6, 100e-6, 300e-6, 1e-3, 3e-3, 10e-3, 30e-3)
-WAYS = ("instant", "average", "counter", "ours")
+METHODS = ("instant", "average", "counter", "ours")
 
 _REPEATS, _GAPS_S = 3, (1.05, 1.25)
 _COUNTED_S = 1.0
@@ -723,29 +725,31 @@ def measured(trace: Trace, record: SensorRecord) -> list[ReadingError]:
     truth_w = float(steady.values.mean())
     count = len(steady.values) // PERIODS_IN_WINDOW
     ours_w = steady.values[: count * PERIODS_IN_WINDOW].reshape(count, -1).mean(axis=1)
-    found: list[ReadingError] = []
+    errors: list[ReadingError] = []
     for kernel_s in KERNELS_S:
         spans = [span for stage in trace.named(_name(kernel_s)) for span in stage.on]
         if not spans:
             continue
         ends_s = np.array([end_s for _, end_s in spans])
         # The reading that is shown when each run ends.
-        ways = {
+        powers = {
             name: _newest(trace.series[name], ends_s)
             for name in (INSTANT, AVERAGE)
             if name in trace.series
         }
         if (ticks := trace.series.get(ENERGY)) is not None:
-            ways["counter"] = _counts(ticks, spans, instant)
-        ways["ours"] = ours_w
-        found += [_row(kernel_s, way, w / truth_w - 1) for way, w in ways.items() if len(w)]
-    return found
+            powers["counter"] = _counts(ticks, spans, instant)
+        powers["ours"] = ours_w
+        errors += [
+            _row(kernel_s, method, w / truth_w - 1) for method, w in powers.items() if len(w)
+        ]
+    return errors
 
 
-def _row(kernel_s: float, way: str, relative: Floats) -> ReadingError:
+def _row(kernel_s: float, method: str, relative: Floats) -> ReadingError:
     sizes = np.abs(relative)
     median, p95 = np.percentile(sizes, [50, 95])
-    return ReadingError(kernel_s, way, float(median), float(p95), len(sizes))
+    return ReadingError(kernel_s, method, float(median), float(p95), len(sizes))
 
 
 def _counts(ticks: ReadingSeries, spans: Sequence[SpanS], instant: ReadingSeries) -> Floats:

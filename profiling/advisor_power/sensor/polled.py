@@ -134,36 +134,36 @@ def burst_poll(source: TelemetrySource, clock: Callable[[], float] = time.monoto
     def poll(now_s: float) -> list[list[Any]]:
         nonlocal polls, before_s, reasons, begun
         power_w = source.read([POWER_GPU])[POWER_GPU]
-        found = changes.lines(INSTANT, now_s, power_w)
+        lines = changes.lines(INSTANT, now_s, power_w)
         # The first reading is no change: it may be old.
         if not begun or clock() - before_s >= LATE_S:
-            found = []
+            lines = []
         begun, before_s = begun or power_w is not None, now_s
         # The memory, and what holds the clock back, are looked at now and then.
         if polls % 50 == 0:
-            found += changes.lines(MEMORY, clock(), source.read([POWER_MEMORY])[POWER_MEMORY])
+            lines += changes.lines(MEMORY, clock(), source.read([POWER_MEMORY])[POWER_MEMORY])
             now = source.throttle_reasons() or ()
             if (named := ",".join(now)) != reasons:
                 reasons = named
-                found.append(["look", round(clock(), 6), list(now), []])
+                lines.append(["look", round(clock(), 6), list(now), []])
         polls += 1
-        return found
+        return lines
 
     return poll
 
 
 def _power(uuid: str) -> _Poll:
     device, changes = call("nvmlDeviceGetHandleByUUID", uuid), ChangedReadings()
-    asked = list(_FIELDS.values())
+    fields = list(_FIELDS.values())
 
     def poll(time_s: float) -> list[list[Any]]:
-        answers: list[Any] = reading("nvmlDeviceGetFieldValues", device, asked) or []
-        found: list[list[Any]] = []
+        answers: list[Any] = reading("nvmlDeviceGetFieldValues", device, fields) or []
+        lines: list[list[Any]] = []
         for name, answer in zip(_FIELDS, answers, strict=bool(answers)):
             power_mw = nvml.milliwatts(*_FIELDS[name], answer)
             power_w = power_mw / 1000 if power_mw else None  # no running GPU draws 0
-            found += changes.lines(name, time_s, power_w, answer.timestamp or None)
-        return found
+            lines += changes.lines(name, time_s, power_w, answer.timestamp or None)
+        return lines
 
     return poll
 
@@ -175,12 +175,12 @@ def _state(uuid: str) -> _Poll:
         nonlocal next_s
         energy_j = source.read((ENERGY_GPU,))[ENERGY_GPU]
         now_s = time.monotonic()
-        found = changes.lines(ENERGY, now_s, energy_j or None)
+        lines = changes.lines(ENERGY, now_s, energy_j or None)
         if now_s >= next_s:
             next_s = now_s + 1.0
             reasons = source.throttle_reasons() or ()
-            found.append(["look", round(now_s, 6), list(reasons), strangers(source.gpu)])
-        return found
+            lines.append(["look", round(now_s, 6), list(reasons), strangers(source.gpu)])
+        return lines
 
     return poll
 

@@ -160,9 +160,9 @@ def record(wanted: SensorRecording) -> Trace:
         # Square waves at the period that was seen so far.
         period = sensor_period(read_trace(wanted.file))
         if period is None or period.period_s > LONGEST_PERIOD_S:
-            found = "hardly ever" if period is None else f"every {period.period_s:.2f} s"
+            rate_text = "hardly ever" if period is None else f"every {period.period_s:.2f} s"
             raise SourceError(
-                f"the power of {wanted.gpu.model} is not read often enough: {found}",
+                f"the power of {wanted.gpu.model} is not read often enough: {rate_text}",
                 why=f"waves need a channel that changes every {LONGEST_PERIOD_S:g} s or more often",
                 fix=f"the recording so far is in {wanted.file}",
             )

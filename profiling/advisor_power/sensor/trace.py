@@ -153,8 +153,8 @@ def _parse_trace(text: str, name: str) -> Trace:
                 case ["on", begun_s, ended_s] if stages:
                     stages[-1][2].append((float(begun_s), float(ended_s)))
                 case ["look", time_s, [*reasons], [*pids]]:
-                    found = tuple(map(str, reasons)), frozenset(map(int, pids))
-                    looks.append(_Look(float(time_s), *found))
+                    state = tuple(map(str, reasons)), frozenset(map(int, pids))
+                    looks.append(_Look(float(time_s), *state))
                 case ["full", _time_s]:
                     full = True
                 case ["end", time_s]:
@@ -265,14 +265,14 @@ def recorded_sensor(gpu_model: str | None = None) -> tuple[SensorRecord, Trace]:
             "no recording of a power sensor comes with this version of advisor",
             fix="measure a card with `advisor power sensor`, or give a recording with --trace",
         )
-    found = next((one for one in records if gpu_model in (None, one.gpu_model)), None)
-    if found is None:
-        models = sorted({one.gpu_model for one in records})
+    record = next((record for record in records if gpu_model in (None, record.gpu_model)), None)
+    if record is None:
+        models = sorted({record.gpu_model for record in records})
         raise InputError(
             f"no recording of a power sensor of {gpu_model} comes with advisor",
             fix=f"give --gpu-model one of {listed(models)}",
         )
-    return found, bundled_trace(found)
+    return record, bundled_trace(record)
 
 
 def bundled_trace(record: SensorRecord) -> Trace:

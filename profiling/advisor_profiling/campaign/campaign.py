@@ -99,8 +99,8 @@ def _fits(max_clients: int, memory_mib: float | None, processes: _Clients) -> bo
     if memory_mib is None:
         return True
     needs_mib = [spec.job.memory_mib for spec in processes]
-    known = [need for need in needs_mib if need is not None]
-    return len(known) == len(needs_mib) and sum(known) <= MEMORY_PART * memory_mib
+    sizes_mib = [need for need in needs_mib if need is not None]
+    return len(sizes_mib) == len(needs_mib) and sum(sizes_mib) <= MEMORY_PART * memory_mib
 
 
 def _parts(targets: Iterable[Target], fits: _Fits) -> list[list[_Part]]:
@@ -189,8 +189,8 @@ def remaining(blocks: Iterable[Block], done: Collection[Target]) -> list[Block]:
 
     Cut and shard the whole plan first: then numbers and places do not depend on what is done.
     """
-    known = frozenset(done)
-    left = [[t for t in block.targets if t not in known] for block in blocks]
+    finished = frozenset(done)
+    left = [[t for t in block.targets if t not in finished] for block in blocks]
     return [_block(targets) for targets in left if targets]
 
 
@@ -398,7 +398,7 @@ def _right_before(points: Iterable[SoloPoint]) -> dict[str, Reported]:
     return {job: reported for job, reported in read if job is not None and reported is not None}
 
 
-def _judged(result: WindowResult, known: dict[str, Reported]) -> WindowResult:
+def _judged(result: WindowResult, whole_gpu: dict[str, Reported]) -> WindowResult:
     """The window with a verdict for each of its jobs, by what they reported on the whole GPU.
 
     Where it is of a job alone there, that is known from now on.
@@ -409,11 +409,11 @@ def _judged(result: WindowResult, known: dict[str, Reported]) -> WindowResult:
         and result.reported[0].count
         and not result.reported[0].not_finite
     ):
-        known[target.specs[0].job.job_hash] = result.reported[0]
+        whole_gpu[target.specs[0].job.job_hash] = result.reported[0]
     sides = zip(target.specs, result.parts, result.reported, strict=True)
     for spec, part, reported in sides:
         tolerance = (spec.job.results or ResultsSettings()).tolerance
-        verdict = reported.judge(known.get(spec.job.job_hash), tolerance)
+        verdict = reported.judge(whole_gpu.get(spec.job.job_hash), tolerance)
         parts.append(replace(part, results=verdict))
     return replace(result, parts=tuple(parts))
 
@@ -448,10 +448,10 @@ class ProcessPool(AbstractContextManager["ProcessPool"]):
             LimitNotProvenError: a share is not in force before a job starts.
             PartitionError: what enforces the shares is gone.
         """
-        asked_s = self._testbed.clock.now_s()
+        requested_s = self._testbed.clock.now_s()
         with self._testbed.phase_lock.starting():
             begun_s = self._testbed.clock.now_s()
-            self.waiting_s += begun_s - asked_s
+            self.waiting_s += begun_s - requested_s
             self._change(wanted)
             self.starting_s += self._testbed.clock.now_s() - begun_s
 
@@ -474,8 +474,8 @@ class ProcessPool(AbstractContextManager["ProcessPool"]):
         if self._testbed.spoiled():
             self.end(list(self.processes))
         self.end([r for r in self.processes if r not in wanted or not r.job.progress.gate])
-        known = self.processes.keys() | self.errors.keys()
-        missing = [spec for spec in wanted if spec not in known]
+        started = self.processes.keys() | self.errors.keys()
+        missing = [spec for spec in wanted if spec not in started]
         starts = {spec: self._testbed.prove(spec.job, spec.share) for spec in missing}
         for spec, start in starts.items():
             try:
@@ -674,7 +674,7 @@ class _Task:
         )
         self.points: list[Point] = []
         self.failures: list[Failure] = []
-        self._told: list[Failure] = []
+        self._failed: list[Failure] = []
         self.measuring_s, self.waiting_s = 0.0, 0.0
 
     def measure(self, block: Block, *, alone: bool = False) -> None:
@@ -689,9 +689,9 @@ class _Task:
             for job in () if alone else {spec.job.name for spec in missing}:
                 if all(r in self._pool.errors for r in missing if r.job.name == job):
                     self._retry_limit.failed((job,))
-            asked_s = self._testbed.clock.now_s()
+            requested_s = self._testbed.clock.now_s()
             with self._testbed.phase_lock.measuring():
-                self.waiting_s += self._testbed.clock.now_s() - asked_s
+                self.waiting_s += self._testbed.clock.now_s() - requested_s
                 if missing:
                     self._measure_active_idle()
                 left = self._windows(left, alone)
@@ -757,7 +757,7 @@ class _Task:
             # What was given up before says the same, and why.
             reasons = (
                 f.cause.why if f.cause and f.cause.what == verdict else f.reason
-                for f in reversed(self._told)
+                for f in reversed(self._failed)
                 if f.target.jobs == target.jobs
             )
             return JobError(verdict, why=next(reasons, ""))
@@ -777,7 +777,7 @@ class _Task:
         reason = "; ".join(filter(None, (error.what, error.why, *error.fix.splitlines()[1:][-1:])))
         failure = Failure(target, str(error), reason, error)
         self.failures.append(failure)
-        self._told.append(failure)
+        self._failed.append(failure)
 
     def _try(self, target: Target) -> bool:
         begun_s = self._testbed.clock.now_s()
@@ -940,8 +940,8 @@ def _with_kernels(
     """
     alone = next(w for w in windows if isinstance(w, SoloPoint) and w.job == SHORT_KERNELS.name)
     beside = next(window for window in windows if isinstance(window, PairPoint))
-    own, probe = sorted(beside.parts, key=lambda part: part.job == SHORT_KERNELS.name)
-    rates = [MeanEstimate(of.rate or 0.0, of.rate_stderr) for of in (own, alone, probe)]
+    job, probe = sorted(beside.parts, key=lambda part: part.job == SHORT_KERNELS.name)
+    rates = [MeanEstimate(of.rate or 0.0, of.rate_stderr) for of in (job, alone, probe)]
     whole = {
         point: replace(
             point,
@@ -970,14 +970,14 @@ def _with_declared_kernels(
     per_unit = job.kernels_per_unit if job else None
     if not (whole and per_unit) or any(point.kernels_per_unit for point in whole):
         return [*points]
-    found = dict[SoloPoint, SoloPoint]()
+    renewed = dict[SoloPoint, SoloPoint]()
     for point in whole:
         busy = point.gpu_busy_percent or point.sm_active_percent or 0.0
         hold_s = busy / WHOLE / (per_unit * point.rate)
-        found[point] = replace(point, kernels_per_unit=per_unit, kernel_hold_s=hold_s)
-    store.add(found.values(), renew=True)
+        renewed[point] = replace(point, kernels_per_unit=per_unit, kernel_hold_s=hold_s)
+    store.add(renewed.values(), renew=True)
     reporter.phase(f"kernels per unit are those of the job file: {per_unit:g}")
-    return [found.get(point, point) for point in points]
+    return [renewed.get(point, point) for point in points]
 
 
 def sweep(

@@ -54,7 +54,7 @@ from advisor.core.wording import count_of, listed
 from advisor.errors import InputError
 from advisor.files import NAME, RULE
 from advisor.formats import yaml_fields as read
-from advisor.validity.points import own_results, with_solo_flags
+from advisor.validity.points import results_of_job, with_solo_flags
 from advisor.validity.safe_counts import (
     CheckedCounts,
     Safety,
@@ -143,8 +143,8 @@ def read_split(text: str, where: str) -> tuple[SplitRequest, ...]:
         return _WORDS[text]
     if "/" in text:
         return (_percentages(text, where),)
-    if found := re.fullmatch(r"(\d{1,6}) ?\+ ?(\d{1,6}) units", text):
-        return (UnitSplit(int(found[1]), int(found[2]), where),)
+    if match := re.fullmatch(r"(\d{1,6}) ?\+ ?(\d{1,6}) units", text):
+        return (UnitSplit(int(match[1]), int(match[2]), where),)
     near = difflib.get_close_matches(text, _WORDS, n=1)
     raise InputError(
         f"{where}: expected {_EXPECTED}, got {text!r}",
@@ -219,12 +219,12 @@ def read_set(text: str, where: str) -> JobSet:
     Raises:
         InputError: it stands for none.
     """
-    found = [
+    matches = [
         re.fullmatch(r"([^@\s]+)(?:@(\d{1,3}(?:\.\d{1,3})?))?", word.strip())
         for word in text.split("+")
     ]
-    members = [Member(m[1], float(m[2] or WHOLE)) for m in found if m]
-    if len(members) < len(found) or not 2 <= len(members) <= MOST_JOBS:
+    members = [Member(m[1], float(m[2] or WHOLE)) for m in matches if m]
+    if len(members) < len(matches) or not 2 <= len(members) <= MOST_JOBS:
         raise InputError(
             f"{where}: expected two to {MOST_JOBS} jobs such as a+b+c, or a+b@50 with a limit for "
             f"b in percent, got {text!r}"
@@ -331,11 +331,11 @@ def named(name: str, jobs: Mapping[str, Job]) -> Job:
     return jobs[name]
 
 
-def _no_such_job(name: str, known: Collection[str]) -> InputError:
+def _no_such_job(name: str, jobs: Collection[str]) -> InputError:
     """The error for a name that no job has; it names the nearest."""
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0)
+    near = difflib.get_close_matches(name, jobs, n=1, cutoff=0)
     return InputError(
-        f"there is no job {name!r} among {len(known)}",
+        f"there is no job {name!r} among {len(jobs)}",
         fix=f"the nearest is {near[0]}" if near else "",
     )
 
@@ -357,7 +357,7 @@ class CountRules:
         # Percentages are counted as MPS counts them.
         if self.allow_unsafe or gpu.vendor != "nvidia":
             return Safety()
-        right, wrong = own_results(p for p in solo if (p.job, p.gpu_model) == (job, gpu.model))
+        right, wrong = results_of_job(p for p in solo if (p.job, p.gpu_model) == (job, gpu.model))
         return Safety(units_total=gpu.units_total, host=self.host, right=right, wrong=wrong)
 
 
@@ -390,7 +390,7 @@ def check_safe_count(
         check_share(percent_for_units(units, gpu.units_total or 0), safety)
 
 
-def check_asked_shares(shares: Iterable[Share], job: Job, safety: Safety) -> None:
+def check_requested_shares(shares: Iterable[Share], job: Job, safety: Safety) -> None:
     """Refuse shares that were asked for at unsafe counts, where nothing would judge the results.
 
     A job that reports its results judges each of its points itself.
@@ -461,9 +461,9 @@ class Plan:
     entries: tuple[PlanEntry, ...]
     profiles: bool = False
 
-    def jobs(self, known: Collection[str]) -> set[str]:
+    def jobs(self, all_jobs: Collection[str]) -> set[str]:
         """Names of the jobs that it is about, of all that there are."""
-        chosen = (known if entry.among == "all" else entry.among for entry in self.entries)
+        chosen = (all_jobs if entry.among == "all" else entry.among for entry in self.entries)
         paired = (name for entry in self.entries for names in entry.pairs for name in names)
         in_sets = (m.job for entry in self.entries for members in entry.sets for m in members)
         return {*itertools.chain.from_iterable(chosen), *paired, *in_sets}
@@ -522,13 +522,13 @@ def expand(
         InputError: a job that is not there, or counts of units that the GPU cannot grant.
         UnsafeCountError: a split that the plan names has an unsafe count.
     """
-    found = dict.fromkeys(_windows(plan, jobs, _Past(plan.name, gpu, solo, counts)))
-    windows = [window for window in found if isinstance(window, tuple)]
+    planned = dict.fromkeys(_windows(plan, jobs, _Past(plan.name, gpu, solo, counts)))
+    windows = [window for window in planned if isinstance(window, tuple)]
     return PlannedWindows(
         mps=tuple(target for target, is_sliced in windows if not is_sliced),
         time_sliced=tuple(target for target, is_sliced in windows if is_sliced),
-        skipped=tuple(skipped for skipped in found if isinstance(skipped, Skipped)),
-        notes=tuple(note for note in found if isinstance(note, str)),
+        skipped=tuple(skipped for skipped in planned if isinstance(skipped, Skipped)),
+        notes=tuple(note for note in planned if isinstance(note, str)),
     )
 
 
@@ -565,9 +565,9 @@ class _Past:
         if memory.fits is not False:
             return ""
         both = zip(jobs, needs_mib, strict=True)
-        known = listed(f"{job.name} {mib:.0f} MiB" for job, mib in both if mib)
+        needs = listed(f"{job.name} {mib:.0f} MiB" for job, mib in both if mib)
         return (
-            f"{known.replace(' ', ' needs ', 1)}, together more than {memory.most_mib:.0f} MiB "
+            f"{needs.replace(' ', ' needs ', 1)}, together more than {memory.most_mib:.0f} MiB "
             f"({100 * MEMORY_PART:g} % of {self.gpu.model})"
         )
 
@@ -604,8 +604,8 @@ def _windows(plan: Plan, jobs: Mapping[str, Job], past: _Past) -> Iterator[_Wind
                 for text in (avoided_texts(NINE, names, safety) if nominal else ())
             )
             for requested in entry.splits:
-                asked = requested if isinstance(requested, Split) else requested.on(past.gpu)
-                split = _split_to_measure(asked, requested in nominal, both, safety)
+                wanted_split = requested if isinstance(requested, Split) else requested.on(past.gpu)
+                split = _split_to_measure(wanted_split, requested in nominal, both, safety)
                 if split is None:
                     continue
                 for repeat in range(entry.repeats):
@@ -622,7 +622,7 @@ def _set_windows(
         parts = [(named(member.job, jobs), Share(member.percent)) for member in members]
         names, limits = tuple(m.job for m in members), [p for p in parts if p[1] != Share(WHOLE)]
         for job, share in limits:
-            check_asked_shares([share], job, past.safety_of(job.name))
+            check_requested_shares([share], job, past.safety_of(job.name))
         if reason := past.too_large([job for job, _ in parts]):
             yield Skipped(names, reason)
         elif len(limits) > 1 and past.masks:
@@ -775,29 +775,29 @@ def _plan_entry(field: read.YamlField, jobs: Collection[str]) -> PlanEntry:
 
 def _read_sets(field: read.YamlField, jobs: Collection[str]) -> tuple[JobSet, ...]:
     items = _items(field, "a list of sets such as [a+b+c, a+b@50]")
-    found = tuple(read_set(read.text(item), _where(item)) for item in items)
-    for item, members in zip(items, found, strict=True):
+    sets = tuple(read_set(read.text(item), _where(item)) for item in items)
+    for item, members in zip(items, sets, strict=True):
         for member in members:
-            _known(member.job, item, jobs)
-    return found
+            _job_name(member.job, item, jobs)
+    return sets
 
 
 def _among(field: read.YamlField, jobs: Collection[str]) -> tuple[str, ...] | Literal["all"]:
     if not field.is_list and read.text(field) == "all":
         return "all"
     items = _items(field, "all, or a list of jobs")
-    return tuple(_known(read.text(item), item, jobs) for item in items)
+    return tuple(_job_name(read.text(item), item, jobs) for item in items)
 
 
 def _pair(field: read.YamlField, jobs: Collection[str]) -> PairNames:
     items = _items(field, "a pair such as [bert-train, triad]")
     if len(items) != 2:
         raise field.fault(f"expected two jobs, got {len(items)}")
-    first, second = (_known(read.text(item), item, jobs) for item in items)
+    first, second = (_job_name(read.text(item), item, jobs) for item in items)
     return first, second
 
 
-def _known(name: str, field: read.YamlField, jobs: Collection[str]) -> str:
+def _job_name(name: str, field: read.YamlField, jobs: Collection[str]) -> str:
     """The name itself; a fault of the field where no job has it."""
     if name not in jobs:
         error = _no_such_job(name, jobs)
@@ -885,16 +885,16 @@ def left_to_measure(
     for names, group in grouped(targets, lambda target: target.jobs).items():
         keys = {target: _key(target, mode) for target in group}
         wanted = {*keys.values(), *others.get(names, ())}
-        whole = len(names) > 1 and any(found >= wanted for found in cards.values())
+        whole = len(names) > 1 and any(keys >= wanted for keys in cards.values())
         here = cards.get(gpu.uuid, set[_WindowKey]())
         done |= {target for target, key in keys.items() if whole or key in here}
-    known = set[_WindowKey]().union(*cards.values())
+    measured = set[_WindowKey]().union(*cards.values())
     left = remaining(blocks, done)
     # A block whose pairs are done needs no windows of jobs alone that another card has.
     return [
         block
         for block in left
-        if any(len(t.specs) > 1 or _key(t, mode) not in known for t in block.targets)
+        if any(len(t.specs) > 1 or _key(t, mode) not in measured for t in block.targets)
     ]
 
 
@@ -915,7 +915,7 @@ class Campaign:
 
     Attributes:
         part: Number, from 1, and count of the parts that the plan is cut into.
-        known: Points of other places that say how jobs behave, next to those of the store.
+        measured: Points of other places that say how jobs behave, next to those of the store.
         dry_run: Only say what would be measured.
         counts: At which counts of units of a GPU results are wrong.
     """
@@ -923,7 +923,7 @@ class Campaign:
     plan: Plan
     part: tuple[int, int]
     jobs: Mapping[str, Job]
-    known: Sequence[Point]
+    measured: Sequence[Point]
     store: Store
     reporter: Reporter
     rules: WindowRules
@@ -999,7 +999,7 @@ def carry_out(campaign: Campaign, open_testbed: OpenTestbed) -> CampaignReport:
 
 def _work(campaign: Campaign, testbed: Testbed) -> PlannedWindows:
     solo = campaign.store.solo_points(gpu_model=testbed.gpu.model)
-    solo += [p for p in campaign.known if isinstance(p, SoloPoint)]
+    solo += [p for p in campaign.measured if isinstance(p, SoloPoint)]
     alone, counts = with_solo_flags(solo), campaign.counts(testbed.gpu)
     work = expand(campaign.plan, testbed.gpu, campaign.jobs, alone, counts)
     for note in work.notes:
@@ -1036,8 +1036,8 @@ def _measure(
 ) -> tuple[CampaignReport, float | None]:
     """Measure what is left of the blocks; also the idle power from before the first job."""
     run = campaign.plan.name
-    known = [*campaign.store.solo_points(run=run), *campaign.store.pair_points(run=run)]
-    left = left_to_measure(blocks, known, testbed.gpu, testbed.mode, beside)
+    measured = [*campaign.store.solo_points(run=run), *campaign.store.pair_points(run=run)]
+    left = left_to_measure(blocks, measured, testbed.gpu, testbed.mode, beside)
     expected_s = estimate_s(left, campaign.rules)
     outcome = CampaignOutcome((), (), Cost())
     if left:
@@ -1078,14 +1078,16 @@ def _parts(
         max(1, round(most / by))
         for by in ((1, 1.2, 1.5, 2, 3, 4, 6, 12, 24) if count > 1 else (1,))
     }
-    ways = [
+    partitions = [
         [shard(blocks, part, count) for part in range(1, count + 1)]
         for size in sorted(sizes, reverse=True)
         for blocks in [
             cut(targets, size, memory_mib, seed, alone=alone, profiles=campaign.plan.profiles)
         ]
     ]
-    return min(ways, key=lambda way: max(estimate_s(part, campaign.rules) for part in way))
+    return min(
+        partitions, key=lambda parts: max(estimate_s(part, campaign.rules) for part in parts)
+    )
 
 
 def _time_sliced(
@@ -1098,10 +1100,10 @@ def _time_sliced(
     """
     pairs = [{target.jobs for block in part for target in block.targets} for part in parts]
     mine = campaign.part[0] - 1
-    own = [t for t in targets if t.jobs in pairs[mine]]
-    free = [t for t in targets if not any(t.jobs in known for known in pairs)]
+    targets_of_pair = [t for t in targets if t.jobs in pairs[mine]]
+    free = [t for t in targets if not any(t.jobs in jobs_of_pairs for jobs_of_pairs in pairs)]
     seed, memory_mib = campaign.plan.name, testbed.gpu.memory_mib
-    blocks = cut(own, testbed.max_clients, memory_mib, seed, alone=False)
+    blocks = cut(targets_of_pair, testbed.max_clients, memory_mib, seed, alone=False)
     return blocks + _parts(campaign, free, testbed, alone=campaign.plan.profiles)[mine]
 
 

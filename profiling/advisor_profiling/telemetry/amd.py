@@ -84,10 +84,10 @@ class AmdSource:
             _MEMORY_BUSY: lambda: _number(self._read("amdsmi_get_gpu_activity"), "umc_activity"),
         }
         with undone_by(self._smi.close):
-            found = self._gate.offered({name: read() for name, read in self._readers.items()})
+            names = self._gate.offered({name: read() for name, read in self._readers.items()})
         # The activity of the memory controller is of the moment here.
-        usual = channels_of(name for name in found if name != _MEMORY_BUSY)
-        self.channels = (*usual, *(Channel(name) for name in found if name == _MEMORY_BUSY))
+        usual = channels_of(name for name in names if name != _MEMORY_BUSY)
+        self.channels = (*usual, *(Channel(name) for name in names if name == _MEMORY_BUSY))
 
     def read(self, names: Collection[str]) -> Readings:
         """Memory activity is what the memory controller says at the time of this call."""
@@ -99,15 +99,15 @@ class AmdSource:
     def throttle_reasons(self) -> tuple[str, ...] | None:
         """Violations that are active; None where the GPU tells none of those that are known."""
         status: Mapping[str, Any] = self._read("amdsmi_get_violation_status") or {}
-        known = [key for key in _THROTTLE_REASONS if isinstance(status.get(key), bool)]
-        return tuple(_THROTTLE_REASONS[key] for key in known if status[key]) if known else None
+        keys = [key for key in _THROTTLE_REASONS if isinstance(status.get(key), bool)]
+        return tuple(_THROTTLE_REASONS[key] for key in keys if status[key]) if keys else None
 
     def processes_memory_mib(self, pids: Collection[int]) -> float | None:
         """VRAM of these processes, MiB; None when AMD SMI names none of them."""
         running: list[Any] = self._read("amdsmi_get_gpu_process_list") or []
         used = [_number(p["memory_usage"], "vram_mem") for p in running if p["pid"] in pids]
-        known = [held for held in used if held is not None]
-        return sum(known) / 2**20 if known and len(known) == len(used) else None
+        sizes = [held for held in used if held is not None]
+        return sum(sizes) / 2**20 if sizes and len(sizes) == len(used) else None
 
     def start_window(self) -> None:
         """AMD SMI averages by itself."""
@@ -195,8 +195,8 @@ def _find(smi: _Smi, uuid: str) -> tuple[Any, Gpu]:
     if uuid in uuids:
         index = uuids.index(uuid)
         return devices[index], _describe(smi, devices[index], index)
-    known = ", ".join(uuids) or "none"
-    raise SourceError(f"no AMD GPU has the UUID {uuid}", why=f"AMD SMI names {known}")
+    names = ", ".join(uuids) or "none"
+    raise SourceError(f"no AMD GPU has the UUID {uuid}", why=f"AMD SMI names {names}")
 
 
 def _describe(smi: _Smi, device: Any, index: int) -> Gpu:

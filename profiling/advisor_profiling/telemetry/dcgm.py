@@ -117,7 +117,7 @@ def missing_counters(text: str) -> tuple[str, ...]:
     """
     shown = {name for name, _, _ in samples(text)}
     names = [COUNTERS[column].names for column in _OFF_BY_DEFAULT]
-    return tuple(PREFIX + n[0] for n in names if not any(PREFIX + one in shown for one in n))
+    return tuple(PREFIX + n[0] for n in names if not any(PREFIX + name in shown for name in n))
 
 
 def csv_lines(fields: tuple[str, ...]) -> str:
@@ -159,8 +159,8 @@ def values_of(text: str, gpu: Gpu) -> dict[str, float]:
             why=f"it shows {', '.join(sorted(others)) or 'no GPU'}",
             fix="use the exporter of the node that has this GPU",
         )
-    found = ((name, _pick(rows, field)) for name, field in (COUNTERS | STATE).items())
-    return {name: value for name, value in found if value is not None}
+    values = ((name, _pick(rows, field)) for name, field in (COUNTERS | STATE).items())
+    return {name: value for name, value in values if value is not None}
 
 
 def samples(text: str, prefix: str = PREFIX) -> Iterator[tuple[str, Mapping[str, str], float]]:
@@ -235,7 +235,7 @@ class DcgmSource:
             )
         (self._gate,) = self.gates = (ReadingGate(gpu, lambda: self._limit_w, clock),)
         self._values = self._sifted(text)
-        self._asked_s = self._changed_s = clock()
+        self._read_at_s = self._changed_s = clock()
 
     @property
     def channels(self) -> tuple[Channel, ...]:
@@ -280,8 +280,8 @@ class DcgmSource:
                 fix=f"{_FASTER} and choose a longer window",
             )
         collected = self._window[1:] or self._window
-        known = {name: [v[name] for v in collected if name in v] for name in COUNTERS}
-        return {name: fmean(values) if values else None for name, values in known.items()}
+        by_name = {name: [v[name] for v in collected if name in v] for name in COUNTERS}
+        return {name: fmean(values) if values else None for name, values in by_name.items()}
 
     def _sifted(self, text: str) -> dict[str, float]:
         values = values_of(text, self.gpu)
@@ -291,8 +291,8 @@ class DcgmSource:
 
     def _now(self) -> dict[str, float]:
         now_s = self._clock()
-        if now_s - self._asked_s >= self.interval_s:
-            self._asked_s = now_s
+        if now_s - self._read_at_s >= self.interval_s:
+            self._read_at_s = now_s
             values = self._sifted(fetch(self._url, self._session))
             if _fingerprint(values) != _fingerprint(self._values):
                 self._changed_s = now_s

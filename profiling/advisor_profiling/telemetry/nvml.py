@@ -102,8 +102,8 @@ def reading(function: str, *arguments: Any) -> Any | None:
 def _nvml_error(function: str, code: int) -> SourceError:
     """Our error for the code that an NVML function returned."""
     names = (n for n in dir(_pynvml) if n.startswith("NVML_ERROR_"))
-    found = next((n for n in names if getattr(_pynvml, n) == code), "NVML_ERROR_UNKNOWN")
-    name = found.removeprefix("NVML_ERROR_").lower().replace("_", " ")
+    nvml_name = next((n for n in names if getattr(_pynvml, n) == code), "NVML_ERROR_UNKNOWN")
+    name = nvml_name.removeprefix("NVML_ERROR_").lower().replace("_", " ")
     why, fix = _ADVICE.get(code, ("", "run `nvidia-smi` and `dmesg` to see the state of the GPU"))
     return SourceError(f"{function} failed: {name} (NVML error {code})", why=why, fix=fix)
 
@@ -198,24 +198,24 @@ class _PowerFields:
 
     def __init__(self, device: Any) -> None:
         self._device = device
-        self._known: dict[str, tuple[int, int]] = {}
+        self._fields: dict[str, tuple[int, int]] = {}
         for field, milliwatts in zip(_FIELDS, self._ask(_FIELDS), strict=True):
             # A scope without a sensor may also answer 0, which no power of a running GPU is.
             if milliwatts:
-                self._known.setdefault(_FIELDS[field].name, field)
+                self._fields.setdefault(_FIELDS[field].name, field)
 
     @property
     def channels(self) -> tuple[Channel, ...]:
         """What the card has."""
-        return tuple(_FIELDS[field] for field in self._known.values())
+        return tuple(_FIELDS[field] for field in self._fields.values())
 
     def read(self, names: Collection[str]) -> dict[str, float | None]:
         """Watts of those that it has, in one call; none of them, no call."""
-        wanted = {name: field for name, field in self._known.items() if name in names}
-        found = self._ask(wanted.values()) if wanted else []
+        wanted = {name: field for name, field in self._fields.items() if name in names}
+        answers = self._ask(wanted.values()) if wanted else []
         return {
             name: None if milliwatts is None else milliwatts / 1000
-            for name, milliwatts in zip(wanted, found, strict=True)
+            for name, milliwatts in zip(wanted, answers, strict=True)
         }
 
     def _ask(self, fields: Collection[tuple[int, int]]) -> list[int | None]:
@@ -279,8 +279,8 @@ def context_pids(uuid: str) -> list[int]:
     second, without memory. The list of MPS clients has those, too, that never make a context.
     """
     with nvml_session():
-        found = reading("nvmlDeviceGetComputeRunningProcesses", _find(uuid)) or ()
-        return sorted(process.pid for process in found if process.usedGpuMemory != 0)
+        processes = reading("nvmlDeviceGetComputeRunningProcesses", _find(uuid)) or ()
+        return sorted(process.pid for process in processes if process.usedGpuMemory != 0)
 
 
 def held_mib(uuid: str) -> float | None:
@@ -339,10 +339,10 @@ class NvmlSource:
         )
         # A card may have no sensor for what its driver has a function.
         with undone_by(self.close):
-            found = self._gate.offered(self._read([channel.name for channel in alone]))
+            names = self._gate.offered(self._read([channel.name for channel in alone]))
         self.channels = (
             *self._power.channels,
-            *(channel for channel in alone if channel.name in found),
+            *(channel for channel in alone if channel.name in names),
             *channels_of(self._gpm.channels),
         )
 

@@ -12,26 +12,26 @@ import pytest
 
 from advisor.core.gpu import Gpu
 from advisor.core.job import Job, ProgressSettings
-from advisor.core.records import SEEN, UNCOUNTED_UNIT, SoloPoint
+from advisor.core.records import UNCOUNTED_UNIT, WATCHED, SoloPoint
 from advisor.core.telemetry import COUNTERS, MEMORY_USED, POWER_GPU
 from advisor.errors import InputError, JobError
 from advisor.progress import FILE_BYTES, Progress
 from advisor_profiling import attached
-from advisor_profiling.attached import GpuLook, SeenAlone, ToldProgress, watch
+from advisor_profiling.attached import GpuLook, ProgressSource, SoloWatch, watch
 from advisor_profiling.window import VirtualClock
 
 US, ANOTHER = (os.getpid(),), (os.getppid(),)
 CARD = Gpu(uuid="GPU-1", model="NVIDIA H200", power_limit_w=700.0)
 
 
-def alone(told: ToldProgress | None, kept: list[SoloPoint] | None = None) -> SeenAlone:
+def alone(told: ProgressSource | None, kept: list[SoloPoint] | None = None) -> SoloWatch:
     """This process, as the job `train`; what is kept of it goes to `kept`."""
 
     def keep(_pid: int, _job: Job, point: SoloPoint) -> None:
         if kept is not None:
             kept.append(point)
 
-    return SeenAlone(os.getpid(), Job(name="train", command=("train",)), told, keep)
+    return SoloWatch(os.getpid(), Job(name="train", command=("train",)), told, keep)
 
 
 class Page(http.server.BaseHTTPRequestHandler):
@@ -63,7 +63,7 @@ def port() -> Generator[int]:
 def test_the_page_of_a_server_is_on_its_own_port(port: int, options: tuple[str, ...]) -> None:
     """The port of the command line, or another one, as a config file may set it."""
     words = [word.format(port=port) for word in options]
-    told = ToldProgress.find(US, ("vllm", "serve", "m", *words), ProgressSettings())
+    told = ProgressSource.find(US, ("vllm", "serve", "m", *words), ProgressSettings())
     assert told is not None
     assert told.progress.url == f"http://127.0.0.1:{port}/metrics"
     counts = list[float | None]()
@@ -76,10 +76,10 @@ def test_a_page_of_another_process_is_not_read(port: int) -> None:
     """Though the command line names its port; nor where the program is no server."""
     command = ("vllm", "serve", "m", "--port", f"{port}")
     training = ("/envs/vllm/bin/python", "train.py", "--port", f"{port}")
-    assert ToldProgress.find(ANOTHER, command, ProgressSettings()) is None
-    assert ToldProgress.find(US, training, ProgressSettings()) is None
+    assert ProgressSource.find(ANOTHER, command, ProgressSettings()) is None
+    assert ProgressSource.find(US, training, ProgressSettings()) is None
     with pytest.raises(InputError, match="no port on which the process listens"):
-        ToldProgress.find(
+        ProgressSource.find(
             ANOTHER, command, ProgressSettings(counter="vllm:generation_tokens_total")
         )
 
@@ -93,7 +93,7 @@ def test_a_reason_in_the_progress_file_is_that_of_the_look(
     monkeypatch.setenv("ADVISOR_PROGRESS_FILE", str(file))
     monkeypatch.setattr(attached, "environment_of", lambda _pid: os.environ)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
     Progress().uncounted("HTTP 500")
-    told = ToldProgress.find(US, ("server",), ProgressSettings())
+    told = ProgressSource.find(US, ("server",), ProgressSettings())
     assert told is not None
     with pytest.raises(JobError, match="HTTP 500"):
         told.read()
@@ -111,7 +111,7 @@ def test_a_look_without_a_count_has_its_reason(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(attached, "_gpus", lambda _pid: [clock.sleep(0.3)][:0])  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
     assert len([*watch(alone(None), lambda: None, 0.05, 0.05, clock)]) == 1
-    *_, look = watch(alone(ToldProgress(ProgressSettings(), read)), lambda: None, 2, 4, clock)
+    *_, look = watch(alone(ProgressSource(ProgressSettings(), read)), lambda: None, 2, 4, clock)
     assert (look.count, look.rate, look.fault) == (None, None, "the page is gone.")
 
 
@@ -132,7 +132,7 @@ def test_a_process_that_has_just_begun_is_seen_later(monkeypatch: pytest.MonkeyP
         opened.append(Mock(gpu=replace(CARD, uuid=uuid), channels=(), gates=(), **reads))
         return opened[-1]
 
-    told = ToldProgress(ProgressSettings(kind="output", pattern="step"), lambda: clock.now_s())
+    told = ProgressSource(ProgressSettings(kind="output", pattern="step"), lambda: clock.now_s())
     monkeypatch.setattr(attached, "_gpus", gpus)
     monkeypatch.setattr(attached, "NvmlSource", source)
     monkeypatch.setattr(attached, "compute_pids", lambda _uuid: [*US])  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
@@ -156,7 +156,7 @@ def test_output_that_starts_again_is_counted_on(
     log.write_text("step 1\nstep 2\n")
     monkeypatch.setattr(attached, "_outputs", lambda _pids: [log])  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
     both = [
-        ToldProgress.find(US, ("train",), ProgressSettings(pattern=pattern))
+        ProgressSource.find(US, ("train",), ProgressSettings(pattern=pattern))
         for pattern in (r"step (\S+)", "step")
     ]
     assert [told and told.read() for told in both] == [2, 2]
@@ -167,13 +167,13 @@ def test_output_that_starts_again_is_counted_on(
 
 def one_look(watts: float = 300.0, *, is_whole: bool = True) -> GpuLook:
     means = {"power_w": watts, "sm_active_percent": 40.0, "memory_free_mib": 1.0}
-    return GpuLook(gpu=CARD, means=means, pids=US, is_whole=is_whole, own_memory_mib=5000.0)
+    return GpuLook(gpu=CARD, means=means, pids=US, is_whole=is_whole, process_memory_mib=5000.0)
 
 
 def test_a_job_alone_is_kept_in_one_growing_window() -> None:
     """Watts from when it counts on; after a minute, two, four: the same row of the store."""
     kept = list[SoloPoint]()
-    one = alone(ToldProgress(ProgressSettings(), lambda: None), kept)
+    one = alone(ProgressSource(ProgressSettings(), lambda: None), kept)
     for second in range(0, 20, 2):
         one.add(second, one_look(90.0), None, 70.0)
     for second in range(20, 340, 2):
@@ -181,7 +181,7 @@ def test_a_job_alone_is_kept_in_one_growing_window() -> None:
     assert [point.window_s for point in kept] == [60, 120, 240]
     assert len({point.point_id for point in kept}) == 1
     last = kept[-1]
-    assert (last.flags, last.share_percent, last.rate) == ((SEEN,), 100, pytest.approx(5.0))
+    assert (last.flags, last.share_percent, last.rate) == ((WATCHED,), 100, pytest.approx(5.0))
     assert (last.power_w, last.idle_power_w, last.memory_used_mib) == (300.0, 70.0, 5000.0)
     assert (last.sm_active_percent, last.dram_active_percent) == (40.0, None)
 
@@ -197,7 +197,7 @@ def test_nothing_is_kept_of_a_job_beside_another_or_that_stands_still() -> None:
     limited = alone(None, kept)
     for second in range(0, 100, 2):
         limited.add(second, one_look(is_whole=False), None, None)
-    still = alone(ToldProgress(ProgressSettings(), lambda: 7.0), kept)
+    still = alone(ProgressSource(ProgressSettings(), lambda: 7.0), kept)
     for second in range(0, 100, 2):
         still.add(second, one_look(), 7.0, None)
     assert len(kept) == 1

@@ -27,10 +27,10 @@ from advisor.core.records import PairPoint
 from advisor.decide.decision import Outlook, decide
 from advisor.errors import InputError, ModelError, StoreError
 from advisor.predict.profiles import make_profiles
-from advisor.predict.sets import AnyWay
+from advisor.predict.sets import AnyOptionPredictor
 from advisor_advice.answers import ModelAdvice
 from advisor_cli.recommend import _show as show  # pyright: ignore[reportPrivateUsage]
-from advisor_models.model_predictor import KNOWN_HEADS, ModelPredictor
+from advisor_models.model_predictor import ALL_HEADS, ModelPredictor
 from advisor_models.registry import (
     MOST_PAIRS,
     Artefact,
@@ -61,7 +61,7 @@ from advisor_training.learners import (
     extra_trees,
     fit,
     learners_for,
-    leave_one_job_out,
+    leave_job_out,
 )
 from advisor_training.reports import gpu_tables, page as to_html, said
 from advisor_training.rows import Data, Rows, flat, make_data, make_measurements, make_rows
@@ -176,7 +176,7 @@ def two_runs() -> list[PairPoint]:
 
 def rows_of(points: list[PairPoint]) -> Rows:
     pairs, _ = make_measurements(points, solo_points(), full=False)
-    return make_rows(pairs, make_profiles(solo_points()), KNOWN_HEADS)
+    return make_rows(pairs, make_profiles(solo_points()), ALL_HEADS)
 
 
 @functools.cache
@@ -238,7 +238,7 @@ def test_nothing_to_learn_from_expects_nothing() -> None:
     read = [p for p in points if "hog" in p.jobs]
     rows = rows_of([*with_memory(read), *(p for p in points if "hog" not in p.jobs)])
     learners = [MEMORY_POWER_LEARNER, *HEAD_LEARNERS]
-    held_out = leave_one_job_out(rows, lambda some: fit(extra_trees, some, learners))
+    held_out = leave_job_out(rows, lambda some: fit(extra_trees, some, learners))
     held_out = held_out.take(held_out.left_out == "hog")
     assert np.isnan(held_out.heads["memory_power"]).all()
     assert len(residuals_of(rows, held_out, MEMORY_POWER_LEARNER)) == 0
@@ -250,7 +250,7 @@ def test_answers_have_it_where_the_model_has(
 ) -> None:
     predictor, profiles = ModelPredictor(folder), make_profiles(solo_points())
     jobs = [profiles[name, made_up.GPU_MODEL] for name in ("climber", "sitter")]
-    found = decide(Outlook(jobs, AnyWay(predictor)))
+    found = decide(Outlook(jobs, AnyOptionPredictor(predictor)))
     half = next(option for option in found.options if option.name == "50/50")
     given = ModelAdvice(
         decision=replace(found, choice=half), manifest=predictor.manifest, warnings=(), reasons=()

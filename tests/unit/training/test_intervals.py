@@ -39,7 +39,7 @@ from advisor_training.learners import (
     POWER_LEARNER,
     SPEED_LEARNER,
     learned_from,
-    leave_one_job_out,
+    leave_job_out,
 )
 from advisor_training.rows import Names, Rows, make_measurements
 from advisor_training.scoring import Ceiling, Resamples, noise_ceiling
@@ -226,7 +226,7 @@ def test_several_runs_are_left_out_one_run_gets_the_card_term() -> None:
 
 def test_profiles_without_counters_make_intervals_wider() -> None:
     seen: list[tuple[Rows, Rows]] = []
-    asked = leave_one_job_out(ROWS, spy(seen), asked=SET.blind)
+    asked = leave_job_out(ROWS, spy(seen), wanted=SET.blind)
     # Fits run side by side, in any order.
     assert sorted(sorted(set(ROWS.jobs) - set(learned.jobs)) for learned, _ in seen) == [
         [name] for name in ROWS.jobs

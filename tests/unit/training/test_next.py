@@ -53,7 +53,7 @@ ALIKE = (0.5,), (0.5,)
 
 
 def pair(*jobs: str, asked: int = 0, uses: PairUse = ALIKE) -> OpenPair:
-    return OpenPair(jobs=(jobs[0], jobs[1]), minutes=1.0, uses=uses, asked=asked)
+    return OpenPair(jobs=(jobs[0], jobs[1]), minutes=1.0, uses=uses, requests=asked)
 
 
 @given(CANDIDATES, MEASURED, some.floats(0, 20))

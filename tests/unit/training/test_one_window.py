@@ -9,7 +9,7 @@ import pytest
 
 from advisor.core.gpu import without_limits
 from advisor.core.objectives import NORMAL_90
-from advisor.core.records import ONE_WINDOW, PRIOR
+from advisor.core.records import PRIOR, SINGLE_WINDOW
 from advisor.errors import ModelError
 from advisor.predict.features import MEASURED_ON
 from advisor.predict.one_window import (
@@ -24,11 +24,11 @@ from advisor.predict.sets import SetPredictor
 from advisor_data.bundled import bundled_set_references, bundled_solo_points
 from advisor_models import one_window
 from advisor_models.one_window import (
-    OneWindowHead,
+    SingleWindowHead,
     bundled_head,
 )
 from advisor_training.learners import family_of
-from advisor_training.one_window import blind, fit_one_window, learnable, left_out
+from advisor_training.one_window import blind, fit_single_window, learnable, left_out
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,7 @@ def profiles() -> list[Profile]:
 def test_the_bundled_head_is_the_one_of_the_bundled_profiles(profiles: list[Profile]) -> None:
     """Or something was changed without `docs/measurements/sets/one_window.py --write`."""
     assert {profile.gpu_model for profile in profiles} == {*MEASURED_ON}
-    fitted = OneWindowHead(fit_one_window(profiles))
+    fitted = SingleWindowHead(fit_single_window(profiles))
     for profile in profiles[::10]:
         window = window_of(profile)
         ours, theirs = (
@@ -57,7 +57,7 @@ def test_an_estimated_profile_is_possible_and_near_the_whole_one(
     for whole in profiles:
         found = bundled_head().profile(blind(window_of(whole), lacking), is_server=False)
         rate, power = found.values["rate"], found.values["power_w"]
-        assert (found.shares.tolist(), found.flags) == ([*ESTIMATED_SHARES, 100], (ONE_WINDOW,))
+        assert (found.shares.tolist(), found.flags) == ([*ESTIMATED_SHARES, 100], (SINGLE_WINDOW,))
         assert np.diff([rate, power]).min() >= 0
         assert (rate[-1], power[-1]) == (1, pytest.approx(whole.whole_gpu_power_w))
         assert (found.values["sm_active_percent"] <= found.shares).all()
@@ -107,7 +107,7 @@ def test_on_a_card_that_was_not_learned_from_watts_say_nothing(profiles: list[Pr
             bundled_head().profile(replace(blind(window, COUNTERS), power_w=w), is_server=False)
             for w in (window.power_w, 2 * window.power_w)
         )
-        assert (seen.flags, seen.power_limit_w) == ((ONE_WINDOW, PRIOR), None)
+        assert (seen.flags, seen.power_limit_w) == ((SINGLE_WINDOW, PRIOR), None)
         assert seen.values["rate"].tolist() == hungrier.values["rate"].tolist()
         assert 0 < seen.values["sm_active_percent"][-1] <= 100 * whole.busy
         assert seen.doubt_at(np.array([100.0]))[0] > 0, "what it does beside others is unsure, too"

@@ -37,7 +37,7 @@ from advisor_cli.learn.train import write_metrics
 from advisor_data import open_store
 from advisor_models.registry import Artefact
 from advisor_training import retrain as retraining
-from advisor_training.learners import as_predicted, leave_one_job_out, physical
+from advisor_training.learners import as_predicted, leave_job_out, physical
 from advisor_training.retrain import (
     ALL,
     POINTS,
@@ -361,22 +361,22 @@ def collected_from(home: Path, *seen: Observation, with_launches: bool = True) -
 @pytest.mark.slow
 def test_a_launch_is_learned_from_and_listed(tmp_path: Path) -> None:
     site = collected_from(tmp_path, *GOOD, BAD)
-    assert site.own.left_out == (LeftOut("launches that failed", 1),)
-    assert [point.source for point in site.own.pairs] == [OBSERVED_SOURCE] * len(GOOD)
+    assert site.local.left_out == (LeftOut("launches that failed", 1),)
+    assert [point.source for point in site.local.pairs] == [OBSERVED_SOURCE] * len(GOOD)
     registry, own = registry_in(tmp_path), points(made_up.JOBS[:4])
-    whole = replace(site, own=site.own | own)
+    whole = replace(site, local=site.local | own)
     report = retrain(whole, tmp_path / "models", FIRST_DAY, registry=registry)
     assert (report.outcome, report.new_points) == ("promoted", len(GOOD) + len(own.ids))
-    assert (report.left_out, report.launches_left_out) == ((), site.own.left_out)
+    assert (report.left_out, report.launches_left_out) == ((), site.local.left_out)
     listed = json.loads((registry.folder(report.champion) / POINTS).read_text())
-    assert site.own.ids <= set(listed)
-    assert collected_from(tmp_path, with_launches=False).own == PointSet()
+    assert site.local.ids <= set(listed)
+    assert collected_from(tmp_path, with_launches=False).local == PointSet()
 
 
 def test_own_points_borrow_profiles_for_launches(tmp_path: Path) -> None:
     """Of bundled jobs that were launched and never profiled here, where no bundled pair counts."""
     site = replace(collected_from(tmp_path, *GOOD), with_bundled=False)
-    jobs = {job for point in site.own.pairs for job in point.jobs}
+    jobs = {job for point in site.local.pairs for job in point.jobs}
     assert {solo.job for solo in site.candidates.profiled} == jobs
 
 
@@ -438,7 +438,7 @@ def test_no_point_that_the_bundled_model_has_learned_from_is_refused() -> None:
     used = {(*m.jobs, m.gpu_uuid, m.run) for m in pairs}
     own = tuple(p for p in usable.pairs if (*p.jobs, p.gpu_uuid, p.run) in used)
     alone = PointSet(profiled=usable.profiled, references=usable.references)
-    site = Collected(own=replace(alone, pairs=own), bundled=PointSet())
+    site = Collected(local=replace(alone, pairs=own), bundled=PointSet())
     found = sift(site, alone, datetime(2026, 12, 1, tzinfo=UTC))
     assert found.new == len(own) > 800
     assert found.refused == ()
@@ -469,13 +469,13 @@ def compared(
 @pytest.mark.parametrize("factor", [1.0, 1.1])
 def test_scores_of_left_out_jobs(factor: float) -> None:
     rows = training_set(NEW_POINTS | BUNDLED_POINTS).rows
-    asked = leave_one_job_out(rows, physical)
+    asked = leave_job_out(rows, physical)
     speed = np.column_stack([rows.speed_a, rows.speed_b])[asked.row]
     exact = as_predicted(factor * speed, factor * rows.power_w[asked.row])
     found = scores(rows, dataclasses.replace(asked, speed=exact.speed, heads=exact.heads))
     assert np.allclose(found["error"], factor - 1)
     assert np.allclose(found["regret"], 0, atol=0.02)  # ties go to the more even split
-    other = leave_one_job_out(training_set(BUNDLED_POINTS).rows, physical, asked=rows)
+    other = leave_job_out(training_set(BUNDLED_POINTS).rows, physical, wanted=rows)
     names = ["left_out", "row", "job_a", "job_b"]
     assert scores(rows, other)[names].equals(found[names])
     asked_of = found[["left_out", "job_a", "job_b"]].drop_duplicates()

@@ -59,7 +59,7 @@ from advisor_training.learners import (
     Fitted,
     Predicted,
     as_predicted,
-    leave_one_job_out,
+    leave_job_out,
 )
 from advisor_training.rows import (
     LEAST_S,
@@ -367,7 +367,7 @@ def test_no_row_of_the_job_is_learned_from() -> None:
     def tell(job: str, done: int, total: int) -> None:
         told.append((job, done, total))
 
-    held_out = leave_one_job_out(ROWS, knowing, progress=tell)
+    held_out = leave_job_out(ROWS, knowing, progress=tell)
     assert told == [(job, number, 5) for number, job in enumerate(ROWS.jobs, 1)]
     for job in ROWS.jobs:
         tests = held_out.left_out == job
@@ -379,7 +379,7 @@ def test_no_row_of_the_job_is_learned_from() -> None:
 def test_a_job_of_every_row_cannot_be_left_out() -> None:
     only = ROWS.take((ROWS.job_a == "climber") & (ROWS.job_b == "hog"))
     with pytest.raises(InputError, match="climber cannot be left out"):
-        leave_one_job_out(only, knowing)
+        leave_job_out(only, knowing)
 
 
 def test_errors_are_relative_and_of_one_kind_of_split() -> None:

@@ -31,7 +31,7 @@ from advisor.core.objectives import (
     best,
 )
 from advisor.core.wording import (
-    as_asked,
+    as_requested,
     count_of,
     in_ranges,
     less_or_more,
@@ -267,14 +267,14 @@ def test_an_hour_of_each_by_hand() -> None:
     lifted = shared.finish(work)
     assert lifted.time_s == pytest.approx(2.2 * HOUR_S)
     assert lifted.energy_j / HOUR_S == pytest.approx(2 * 500 + 0.2 * 600)
-    alone = shared.one_after_the_other(work)
+    alone = shared.sequential(work)
     assert (alone.energy_j / HOUR_S, alone.shared_s) == (pytest.approx(750), 0)
 
 
 @given(pair_results, st.floats(1, 1e5))
 def test_its_own_mix_of_work_leaves_nothing_over(shared: SplitResult, span_s: float) -> None:
     work = shared.work_in(span_s)
-    together, alone = shared.finish(work), shared.one_after_the_other(work)
+    together, alone = shared.finish(work), shared.sequential(work)
     assert together.time_s == pytest.approx(span_s)
     assert 1 - together.energy_j / alone.energy_j == pytest.approx(shared.energy_saved, abs=1e-9)
     assert alone.time_s / together.time_s == pytest.approx(shared.stp)
@@ -283,7 +283,7 @@ def test_its_own_mix_of_work_leaves_nothing_over(shared: SplitResult, span_s: fl
 @given(pair_results, works)
 def test_what_is_saved_is_saved_while_both_run(shared: SplitResult, work: Work) -> None:
     """A rest on the whole GPU costs what it costs one after the other."""
-    together, alone = shared.finish(work), shared.one_after_the_other(work)
+    together, alone = shared.finish(work), shared.sequential(work)
     saved_j = together.shared_s * (shared.same_work_w - shared.power_w)
     assert alone.energy_j - together.energy_j == pytest.approx(saved_j, rel=1e-6, abs=1e-3)
 
@@ -380,7 +380,7 @@ def test_lists_and_counts() -> None:
 
 
 def test_copies_are_named_as_commands_take_them() -> None:
-    assert (as_asked(["a", "a", "b", "a"]), as_asked([])) == ("a*2 b a", "")
+    assert (as_requested(["a", "a", "b", "a"]), as_requested([])) == ("a*2 b a", "")
 
 
 def test_three_in_a_row_are_a_range() -> None:

@@ -31,7 +31,7 @@ from advisor.core.gpu import (
 )
 from advisor.core.objectives import OBJECTIVES, POLICY, Interval, Policy, Prices, Work
 from advisor.decide.decision import (
-    MOST_WAYS,
+    MOST_OPTIONS,
     Decision,
     Outlook,
     RatedSplit,
@@ -118,7 +118,7 @@ def answered(question: Asked, request: Request) -> Decision | None:
 
 
 def worth(found: Decision | None) -> float:
-    return found.chosen.worth if found else 0.0
+    return found.chosen.score if found else 0.0
 
 
 def seats(found: Decision, option: RatedSplit | None) -> list[tuple[str, float]] | None:
@@ -187,8 +187,8 @@ def test_what_is_chosen_keeps_every_limit_and_nothing_that_does_is_worth_more(
     *shared, apart = found.options
     kept = [option for option in shared if not option.violations]
     alone = any(found.request.violations_alone(one) for one in found.profiles)
-    least = 0.0 if alone else apart.worth * (1 + request.policy.min_gain)
-    enough = [option.worth for option in kept if option.worth >= least]
+    least = 0.0 if alone else apart.score * (1 + request.policy.min_gain)
+    enough = [option.score for option in kept if option.score >= least]
     assert apart is found.apart
     assert (apart.sharing, found.choice is None) == ("exclusive", not enough)
     assert found.choice is None or found.call is None
@@ -196,7 +196,7 @@ def test_what_is_chosen_keeps_every_limit_and_nothing_that_does_is_worth_more(
         assert choice in shared
         assert not choice.violations
         assert not request.isolate or choice.sharing in ISOLATING
-        assert max(enough) * (1 - request.policy.tie) <= choice.worth
+        assert max(enough) * (1 - request.policy.tie) <= choice.score
 
 
 @few
@@ -280,7 +280,7 @@ def test_sharing_must_gain_one_part_in_a_hundred(
 def test_a_way_that_alone_keeps_the_limits_need_not_gain() -> None:
     found = decided((A, B), scripted({EQUAL: (0.5, 0.4, 380.0)}), max_power_w=390.0, policy=FREE)
     assert found.choice
-    assert found.choice.worth < 1
+    assert found.choice.score < 1
     with pytest.raises(NoSplitError, match="within these limits"):
         decided([BIG] * 3, max_power_w=500)
 
@@ -312,7 +312,7 @@ def test_a_limit_for_the_job_that_fills_lets_a_server_keep_its_tail() -> None:
     limit = held.chosen.prediction.split.shares
     assert limit[:2] == (WHOLE, WHOLE)
     assert limit[2] < WHOLE
-    assert held.chosen.worth <= free.chosen.worth
+    assert held.chosen.score <= free.chosen.score
 
 
 def test_who_joins_at_a_promise_that_cannot_be_kept_gets_no_share() -> None:
@@ -367,7 +367,11 @@ def test_prices_are_asked_for_where_time_costs_energy(
 ) -> None:
     found = decided((A, B), scripted(known), isolate=isolate)
     assert found.choice is None
-    assert (found.call and found.call.name) == (found.way and found.way.name) == call
+    assert (
+        (found.call and found.call.name)
+        == (found.sharing_option and found.sharing_option.name)
+        == call
+    )
     assert found.chosen is found.apart
 
 
@@ -551,7 +555,7 @@ def test_no_option_has_an_unsafe_count(
     profiles, host = jobs_and_check
     measured = [Split(tuple(shares[: len(profiles)]))]
     fine = fine and len(profiles) == 2
-    for split in options_of(profiles, host, measured, fine=fine, most_ways=30):
+    for split in options_of(profiles, host, measured, fine=fine, most_options=30):
         for one, share in zip(profiles, split.shares, strict=True):
             assert share == WHOLE or units_of(share) not in one.safety(host).unsafe
 
@@ -562,8 +566,8 @@ def test_order_of_the_jobs_changes_no_option(
 ) -> None:
     profiles, host = jobs_and_check
     mixed = chance.sample(profiles, len(profiles))
-    found = options_of(mixed, host, most_ways=30)
-    assert seats_of(mixed, found) == seats_of(profiles, options_of(profiles, host, most_ways=30))
+    found = options_of(mixed, host, most_options=30)
+    assert seats_of(mixed, found) == seats_of(profiles, options_of(profiles, host, most_options=30))
 
 
 def seats_of(profiles: Sequence[Profile], splits: Iterable[Split]) -> set[object]:
@@ -609,7 +613,7 @@ def test_one_job_that_fills_is_looked_at_under_every_safe_count() -> None:
 def test_search_of_seven_jobs_stays_small(filling: int) -> None:
     """How many options are looked at bounds the time; docs/measurements/sets.md says it."""
     found = options_of([BIG] * filling + [SMALL] * (7 - filling))
-    assert len(found) == len(set(found)) <= MOST_WAYS + 4
+    assert len(found) == len(set(found)) <= MOST_OPTIONS + 4
     assert (len(found) > 4) == (filling > 0)
 
 

@@ -334,7 +334,7 @@ def test_each_number_is_decided_as_a_set_of_so_many(
         )  # fmt: skip
     kept = decisions[: found.best - 1]
     assert all(decision.choice for decision in kept)
-    rates = [1.0, *(decision.way_or_nearest.prediction.stp.value for decision in kept)]
+    rates = [1.0, *(decision.sharing_or_nearest.prediction.stp.value for decision in kept)]
     assert all(more >= 1.01 * fewer for fewer, more in itertools.pairwise(rates))
     assert (len(decisions) < found.best) == (found.ended_by is None) == (found.best == most)
 
@@ -370,7 +370,7 @@ def test_more_copies_that_were_measured_say_that_fewer_keep_their_limits(is_meas
     """Four are predicted to break a limit that five were measured to keep."""
     one, request = copied_job(), dataclasses.replace(ANY_COPIES, max_power_w=300.0)
     knows = Mock(predict=halved)
-    way = decide(Outlook([one] * 5, knows), request).way_or_nearest.split
+    way = decide(Outlook([one] * 5, knows), request).sharing_or_nearest.split
     outlooks = [outlook(one, number) for number in range(2, 7)]
     outlooks[3] = Outlook([one] * 5, knows, measured=[way] if is_measured else [])
     decisions, found = replicas(outlooks, request)

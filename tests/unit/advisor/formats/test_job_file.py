@@ -14,7 +14,7 @@ from other_user import mallory_does, shared_folder
 
 from advisor.core.job import InputData, Job, ProgressSettings
 from advisor.errors import InputError
-from advisor.formats.job_file import find_job, inline_job, load_job, seen_job, sound_jobs
+from advisor.formats.job_file import find_job, inline_job, load_job, sound_jobs, watched_job
 from advisor.formats.yaml_fields import MAX_BYTES
 from advisor.settings import LIMIT_VARIABLES, read_settings
 
@@ -357,7 +357,7 @@ def test_faulty_inline_job(
 
 
 def seen_name(folder: Path, *command: str, jobs: Path | None = None) -> str:
-    return seen_job(command, folder, ProgressSettings(), jobs or folder / "none").name
+    return watched_job(command, folder, ProgressSettings(), jobs or folder / "none").name
 
 
 def test_a_process_is_known_by_its_command_and_script(tmp_path: Path) -> None:
@@ -396,7 +396,7 @@ def test_a_container_is_known_by_its_image_and_command() -> None:
     """By digest where that is given, and by nothing that lies on the host which is asked."""
 
     def name(image: str, *command: str) -> str:
-        return seen_job(command, None, ProgressSettings(), image=image).name
+        return watched_job(command, None, ProgressSettings(), image=image).name
 
     train = ("python3", "/app/train.py")
     first = name("a/train:1@sha256:0f", *train)

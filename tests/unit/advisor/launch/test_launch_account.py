@@ -99,10 +99,10 @@ def test_it_is_what_the_arithmetic_of_two_jobs_to_their_end_says(
     )  # fmt: skip
     work = Work((speed_a * first_s, speed_b * first_s + rest * rest_s))
     whole = result.finish(work, (Rest(1, 1), Rest(rest, rest_w)))
-    saved = 1 - whole.energy_j / result.one_after_the_other(work).energy_j
+    saved = 1 - whole.energy_j / result.sequential(work).energy_j
     assert run.account.first.overlap_s + run.account.rest_s == pytest.approx(whole.time_s)
     assert run.account.energy_saved_to_end() == pytest.approx(saved, abs=1e-6)
-    apart, ledger = result.one_after_the_other(work), run.account.ledger()
+    apart, ledger = result.sequential(work), run.account.ledger()
     assert ledger is not None
     assert (ledger.held_s, ledger.energy_j) == (
         pytest.approx(whole.time_s), pytest.approx(whole.energy_j)

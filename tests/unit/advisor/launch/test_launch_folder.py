@@ -26,13 +26,13 @@ from advisor.launch.folder import (
     LaunchFolder,
     StatusWriter,
     ask_join,
-    asked,
     beyond,
     close_unclaimed,
     create_folder,
     ended_launch,
     find_folder,
     half_removed,
+    join_requests,
     join_status,
     joins,
     observation_lines,
@@ -157,7 +157,7 @@ def test_nothing_in_the_folder_of_a_launch_is_waited_for(folder: LaunchFolder, n
     os.mkfifo(place)
     assert folder.read_status().state == "accepted"
     assert (read_history(folder), [*joins(folder)], observation_lines(folder)) == (None, [], [])
-    assert [*asked(folder)] == ([("one", None)] if name == "joins" else [])
+    assert [*join_requests(folder)] == ([("one", None)] if name == "joins" else [])
 
 
 def test_a_removal_that_was_killed_is_found(

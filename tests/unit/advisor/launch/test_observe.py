@@ -17,7 +17,7 @@ import advisor
 from advisor.core.gpu import EQUAL, UNCAPPED, Split
 from advisor.core.job import Job, ProgressSettings, Reported
 from advisor.core.objectives import Interval
-from advisor.core.records import SEEN, Observation, Record, SoloPoint
+from advisor.core.records import WATCHED, Observation, Record, SoloPoint
 from advisor.core.telemetry import ENERGY_GPU, POWER_GPU, Readings, TelemetrySource
 from advisor.errors import StoreError
 from advisor.launch import observe as observing
@@ -483,7 +483,7 @@ def test_a_job_that_had_the_gpu_to_itself_is_kept_as_seen(
         return
     (point,) = kept
     assert isinstance(point, SoloPoint)
-    assert (point.flags, point.run, point.memory_used_mib) == ((SEEN,), "l1", 5000.0)
+    assert (point.flags, point.run, point.memory_used_mib) == ((WATCHED,), "l1", 5000.0)
     assert (point.rate, point.power_w) == (pytest.approx(50.0), pytest.approx(400.0))
     assert point.job_cpu_percent == pytest.approx(50.0)
 
@@ -567,4 +567,4 @@ def test_it_is_read_again_while_that_helps(
     host = Host(stops_s, [])
     _, moment = timed(host.read, lambda: host.now_s)
     assert (host.reads, moment.slack_s) == (reads, pytest.approx(slack_s))
-    assert moment.is_known
+    assert moment.is_reliable

@@ -26,7 +26,7 @@ from advisor.launch.guard import ANSWER_S, CONTINUE_S, LAUNCH_MARK, ProcessGuard
 from advisor.launch.spec import LaunchPart, LaunchSet, LaunchSpec, LaunchStatus
 from advisor.runtime import processes
 from advisor.runtime.backend import Control, MpsBackend, UncappedBackend
-from advisor.runtime.job_process import known_children
+from advisor.runtime.job_process import helper_children
 from advisor.settings import read_settings
 
 SETS = st.lists(
@@ -283,9 +283,9 @@ def test_a_guard_knows_whom_it_watches_and_which_daemon_is_theirs(
     assert (options["env"], options["start_new_session"]) == ({"PATH": "/bin"}, True)
     # A guard that was stopped must not stop its supervisor.
     assert [call.args[1] for call in started.system.set_blocking.call_args_list] == [False, False]
-    assert 10_000_000 in known_children
+    assert 10_000_000 in helper_children
     own.close()
-    assert 10_000_000 not in known_children
+    assert 10_000_000 not in helper_children
 
 
 @pytest.mark.parametrize(
@@ -321,7 +321,7 @@ def test_a_guard_that_is_gone_or_hangs_is_replaced_and_no_other(
     own.close()
     assert started.system.write.call_args.args[1] == b"q"
     assert (last.kill.called, last.wait.called) == (True, True)
-    assert known_children.isdisjoint(one.pid for one in started.guards)
+    assert helper_children.isdisjoint(one.pid for one in started.guards)
 
 
 @pytest.fixture

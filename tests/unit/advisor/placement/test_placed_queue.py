@@ -37,8 +37,8 @@ from advisor.placement.placing import (
 from advisor.placement.search import SetBound, SetSearch
 from advisor.placement.solver import APART, FIRST_COME, Plan, place
 from advisor.predict.predictions import (
-    AskedPair,
     ExpectedPair,
+    PairQuery,
     Prediction,
     Predictions,
     predict_exclusive,
@@ -214,7 +214,7 @@ def integral(placing: Placing, one: PlacedSet) -> tuple[float, list[float]]:
 def test_pairs_are_searched_as_they_are_decided(placing: Placing) -> None:
     """The best of all options; a decision takes one within its tie, and time slicing has a lead."""
     pairs = QueuePairs(placing)
-    for one in pairs.found(math.inf):
+    for one in pairs.worth_sharing(math.inf):
         if decided := pairs.decided(one):
             assert one.cost / 1.06 <= decided.cost <= one.cost * 1.06
             if decided.split == one.split:
@@ -227,7 +227,7 @@ def test_pairs_are_searched_as_they_are_decided(placing: Placing) -> None:
 def test_without_idle_power_no_matching_costs_less(placing: Placing) -> None:
     """On one GPU nothing is ever idle, so the least cost is that of the cheapest matching."""
     pairs = QueuePairs(placing)
-    sets = [*pairs.alone.values(), *filter(None, map(pairs.decided, pairs.found(math.inf)))]
+    sets = [*pairs.alone.values(), *filter(None, map(pairs.decided, pairs.worth_sharing(math.inf)))]
     latest_s = sum(placing.kinds[kind].work_s or 0 for kind in placing.queue) * (1 + 1e-9)
     costs = [
         sum(one.cost for one in chosen)
@@ -375,7 +375,7 @@ def test_pairs_stand_at_safe_counts() -> None:
 class Asking(Physics):
     """With what a placement asks of pairs."""
 
-    def expected(self, asked: Sequence[AskedPair]) -> list[ExpectedPair]:
+    def expected(self, asked: Sequence[PairQuery]) -> list[ExpectedPair]:
         return [_expected(self.predict(*of_pair)) for of_pair in asked]
 
 
@@ -464,7 +464,7 @@ def check_set(placing: Placing, one: PlacedSet) -> None:
         return
     pool = placing.pools[one.pool]
     profiles = [found for kind in one.kinds if (found := pool.profiles[kind])]
-    decision = pool.asked(profiles, None)
+    decision = pool.decider(profiles, None)
     assert decision
     assert decision.choice
     found = decision.choice.prediction
@@ -503,9 +503,9 @@ def searched(answers: SetAnswers, kinds: tuple[int, ...]) -> list[PlacedSet | No
     """What a search says of a set, at each level; of one job what it does alone."""
     if len(kinds) == 1:
         return [answers.of(kinds)]
-    if not answers.is_of_law(len(kinds)):
-        return [answers.by_law(kinds, NINE_SPLITS)]
-    return [answers.by_law(kinds, level) for level in range(len(LEVELS))]
+    if not answers.is_by_physics(len(kinds)):
+        return [answers.by_physics(kinds, NINE_SPLITS)]
+    return [answers.by_physics(kinds, level) for level in range(len(LEVELS))]
 
 
 def brute_force(
@@ -558,7 +558,7 @@ def test_no_set_gains_more_than_a_search_says(
         if not 2 <= len(kinds) <= MOST_JOBS:
             continue
         for level in range(len(LEVELS)):
-            if one := answers.by_law(kinds, level):
+            if one := answers.by_physics(kinds, level):
                 gain = sum(worth[kind] for kind in kinds) + card_worth - one.cost
                 assert gain <= most + 1e-6 * one.cost
                 assert gain <= min(said(looking.bound, kinds, level)) + 1e-6 * one.cost
@@ -569,7 +569,7 @@ def said(bound: SetBound, kinds: tuple[int, ...], level: int) -> list[float]:
     order = sorted(kinds, key=lambda kind: (kind in bound.light, kind in bound.servers))
     found = list[float]()
     for joined in range(len(order) + 1):
-        rows = np.array([order[:joined] + [len(bound.own) - 1] * (MOST_JOBS - joined)])
+        rows = np.array([order[:joined] + [len(bound.duals) - 1] * (MOST_JOBS - joined)])
         known = Sets(
             rows=rows, level=np.array([level]), size=np.array([joined]), last=np.zeros(1, dtype=int)
         )
@@ -611,7 +611,7 @@ def test_many_sets_at_once_are_as_the_predictor_says(seed: int, jobs: int, level
             last=np.array([0]),
         )
     )
-    split = answers.way(tuple(kinds), level)
+    split = answers.split_at(tuple(kinds), level)
     own = [profiles[kind] for kind in kinds]
     (wanted,) = with_doubt(SetPredictor().predict(own, [split]), own)
     speeds = [part.speed.value for part in wanted.parts]
@@ -683,7 +683,7 @@ def test_sets_that_are_refused_leave_the_plan() -> None:
     (pool,) = placing.pools
 
     def ask(profiles: Sequence[Profile], work: Work | None) -> Decision | None:
-        return pool.asked(profiles, work) if len(profiles) == 2 else None
+        return pool.decider(profiles, work) if len(profiles) == 2 else None
 
     assert {len(one.kinds) for one in place(placing).sets} == {7}
     pools = (dataclasses.replace(pool, ask=ask),)

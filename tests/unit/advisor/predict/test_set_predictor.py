@@ -24,10 +24,10 @@ from advisor.predict.sets import (
     BELOW_NORMAL,
     FULLER,
     P99_ERRORS,
+    SLICING_KEPT,
     TAILS,
     TURN_MS,
-    TURNS_KEPT,
-    AnyWay,
+    AnyOptionPredictor,
     JobsAlone,
     SetPredictor,
     active_idle_w,
@@ -235,9 +235,9 @@ def test_in_turns_no_job_gets_longer_than_it_takes(busy: float, taken: float) ->
         of_kernels("big", 1e-3, 99.0),
         of_kernels("server", 1e-3, 20.0, serving=SERVING, busy=busy),
     )
-    assert in_turns(big, big) == pytest.approx([TURNS_KEPT / 2] * 2)
+    assert in_turns(big, big) == pytest.approx([SLICING_KEPT / 2] * 2)
     # It makes up in fuller batches for what changes of turns take.
-    assert in_turns(big, server) == pytest.approx([TURNS_KEPT * (1 - taken), 1.0])
+    assert in_turns(big, server) == pytest.approx([SLICING_KEPT * (1 - taken), 1.0])
 
 
 def test_what_turns_cost_is_less_sure_on_a_card_that_was_not_measured() -> None:
@@ -254,9 +254,9 @@ def test_in_turns_a_job_with_gaps_fills_half_of_them() -> None:
     small, half_idle = (
         of_kernels("small", 1e-5, active, flags=("cpu-bound",)) for active in (4.0, 36.0)
     )
-    assert in_turns(*[small] * 5) == pytest.approx([TURNS_KEPT] * 5)
+    assert in_turns(*[small] * 5) == pytest.approx([SLICING_KEPT] * 5)
     # Each of three wants the time of its kernels, 0.36, and half of that to 0.36 ** 0.5.
-    assert in_turns(*[half_idle] * 3) == pytest.approx([TURNS_KEPT / 3 / 0.48] * 3)
+    assert in_turns(*[half_idle] * 3) == pytest.approx([SLICING_KEPT / 3 / 0.48] * 3)
 
 
 def test_in_turns_a_job_that_pauses_waits_in_its_bursts() -> None:
@@ -264,9 +264,9 @@ def test_in_turns_a_job_that_pauses_waits_in_its_bursts() -> None:
     counted = of_kernels("small", 1e-5, 36.0, in_bursts=True)
     unread = job("unread", np.nan, busy=0.6, gpu_model="NVIDIA GeForce RTX 3090")
     big = of_kernels("big", 1e-3, 100.0)
-    for paused, kept in ((counted, TURNS_KEPT), (unread, 1.0)):
+    for paused, kept in ((counted, SLICING_KEPT), (unread, 1.0)):
         assert in_turns(paused, paused) == pytest.approx([kept / (1 + 0.36**2)] * 2)
-        assert in_turns(paused, big) == pytest.approx([kept / 1.36, TURNS_KEPT / 1.36])
+        assert in_turns(paused, big) == pytest.approx([kept / 1.36, SLICING_KEPT / 1.36])
 
 
 def test_in_turns_a_request_waits_for_the_turn_of_each_other_job() -> None:
@@ -288,7 +288,7 @@ def test_a_server_saves_power_beside_others() -> None:
     assert saved.tolist() == [pytest.approx([0.3 * FULLER, 0.0]), [0.0, 0.0]]
     idle_w = active_idle_w(server)
     # Changes of turns draw as work does.
-    for sharing, kept in (("uncapped", 1.0), ("time-sliced", TURNS_KEPT)):
+    for sharing, kept in (("uncapped", 1.0), ("time-sliced", SLICING_KEPT)):
         found = predicted(pair, without_limits(sharing, 2))  # type: ignore[arg-type]
         own_w = found.parts[1].speed.value / kept * (200 - idle_w)
         server_w = (1 - 0.3 * FULLER) * (400 - idle_w)
@@ -475,19 +475,19 @@ def test_two_jobs_are_for_the_model_of_pairs_where_limits_give_each_its_own() ->
     free, turns_of_two = without_limits("uncapped", 2), without_limits("time-sliced", 2)
     known = Scripted({EQUAL: (0.6, 0.7, 500.0), free: (0.5, 0.5, 600.0)})
     two = [job("a"), job("c", 90.0)]
-    first, second, third = AnyWay(known).predict(two, [turns_of_two, EQUAL, free])
+    first, second, third = AnyOptionPredictor(known).predict(two, [turns_of_two, EQUAL, free])
     assert (first, second) == (predicted(two, turns_of_two), known.predict(two, [EQUAL])[0])
     assert third == predicted(two, free)
     overlap, of_three = Split((70.0, 60.0)), without_limits("uncapped", 3)
-    assert [*AnyWay(known).predict(two, [overlap])] == [predicted(two, overlap)]
+    assert [*AnyOptionPredictor(known).predict(two, [overlap])] == [predicted(two, overlap)]
     three = [*two, job("d")]
-    assert [*AnyWay(known).predict(three, [of_three])] == [predicted(three, of_three)]
+    assert [*AnyOptionPredictor(known).predict(three, [of_three])] == [predicted(three, of_three)]
 
 
 def test_a_tail_is_by_the_law_at_every_split_of_two() -> None:
     """Beside a job that fills it is less sure; one after the other it is that alone."""
     server, other = job("server", serving=TIMED), job("c", 90.0)
-    found = AnyWay(Scripted({EQUAL: (1.0, 0.7, 500.0)})).predict(
+    found = AnyOptionPredictor(Scripted({EQUAL: (1.0, 0.7, 500.0)})).predict(
         [server, other], [EQUAL, without_limits("exclusive")]
     )
     limited, apart = (p.parts[0].latency_p99_ms for p in found)
@@ -506,7 +506,7 @@ def test_ranges_hold_what_is_not_known_of_an_estimate() -> None:
     known, sure = job("a"), job("b")
     splits = [Split((30.0, 70.0)), without_limits("uncapped", 2)]
     before, after = (
-        AnyWay(SetPredictor()).predict([one, sure], splits)
+        AnyOptionPredictor(SetPredictor()).predict([one, sure], splits)
         for one in (known, replace(known, doubt=doubt))
     )
     np.testing.assert_allclose(after.speeds[0], before.speeds[0])

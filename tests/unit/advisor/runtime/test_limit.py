@@ -13,10 +13,10 @@ from advisor.core.gpu import SM_FLOOR, Gpu, Share, units_for_percent
 from advisor.core.job import Job, ProgressSettings
 from advisor.errors import LimitBrokenError, LimitNotProvenError
 from advisor.runtime import cgroup, running_job
-from advisor.runtime.backend import BINARY, Control, Granted, SeenGpu, Sight, check_granted, run
+from advisor.runtime.backend import BINARY, Control, Granted, Sight, VisibleGpu, check_granted, run
 from advisor.runtime.cgroup import ResourceBounds, bounds_of, met_bound, set_bounds
 from advisor.runtime.processes import heard_by
-from advisor.runtime.running_job import RunningJob, check_limits, clients_of, is_seen
+from advisor.runtime.running_job import RunningJob, check_limits, clients_of, is_listed
 
 UUID = "GPU-1"
 
@@ -26,7 +26,7 @@ PIPES = Path("/run/advisor/mps")
 
 def granted(percent: float, units: int, *, total: int = 132, mps: bool = True) -> Granted:
     gpu = Gpu(uuid=UUID, model="Card", units_total=total)
-    return check_granted(gpu, Share(percent), SeenGpu(UUID, units, mps), PIPES)
+    return check_granted(gpu, Share(percent), VisibleGpu(UUID, units, mps), PIPES)
 
 
 @given(st.integers(9, 100), st.integers(40, 200), st.integers(1, 200))
@@ -50,13 +50,13 @@ def test_memory_is_bounded_where_no_more_is_free(most_mib: int, free_mib: float)
     gpu = Gpu(uuid=UUID, model="Card", units_total=132)
     share = Share(50, memory_mib=most_mib)
     if free_mib <= most_mib:
-        seen = check_granted(gpu, share, SeenGpu(UUID, 66, mps=True, free_mib=free_mib), PIPES)
+        seen = check_granted(gpu, share, VisibleGpu(UUID, 66, mps=True, free_mib=free_mib), PIPES)
         assert seen == Granted(66, mps=True, memory_mib=most_mib)
     else:
         with pytest.raises(LimitNotProvenError, match=f"bounded at {most_mib} MiB"):
-            check_granted(gpu, share, SeenGpu(UUID, 66, mps=True, free_mib=free_mib), PIPES)
+            check_granted(gpu, share, VisibleGpu(UUID, 66, mps=True, free_mib=free_mib), PIPES)
     with pytest.raises(LimitNotProvenError, match="nothing is known"):
-        check_granted(gpu, share, SeenGpu(UUID, 66, mps=True), PIPES)
+        check_granted(gpu, share, VisibleGpu(UUID, 66, mps=True), PIPES)
     assert granted(50, 66).memory_mib is None
 
 
@@ -250,10 +250,10 @@ def test_without_mps_only_strangers_are_out_of_place(on_gpu: frozenset[int]) -> 
 
 
 def test_what_cannot_be_seen_is_told() -> None:
-    assert is_seen(jobs_at(Sight(frozenset({11}), frozenset({11}))))
-    assert not is_seen(jobs_at(Sight(frozenset({4711}), frozenset({11}))))
+    assert is_listed(jobs_at(Sight(frozenset({11}), frozenset({11}))))
+    assert not is_listed(jobs_at(Sight(frozenset({4711}), frozenset({11}))))
     assert broken_by(Sight(frozenset({4711}), frozenset({11}))) is None
-    assert is_seen(jobs_at(None))
+    assert is_listed(jobs_at(None))
     assert broken_by(None) is None
 
 
@@ -264,7 +264,7 @@ def test_strangers_are_told_and_break_nothing_where_that_is_not_asked_for(
     ours = frozenset(pid for pid in on_gpu if pid < 30)
     found = check_limits(jobs_at(Sight(on_gpu, ours)), strict=False)
     assert set(found) == (on_gpu - ours if ours else set())
-    assert check_limits(jobs_at(Sight(on_gpu, ours)), strict=False, known=found) == found
+    assert check_limits(jobs_at(Sight(on_gpu, ours)), strict=False, former=found) == found
     for seen in (Sight(on_gpu | {11, 39}, ours | {11, 39}), Sight(on_gpu | {11, 42}, ours | {11})):
         with pytest.raises(LimitBrokenError):
             check_limits(jobs_at(seen), strict=False)

@@ -50,8 +50,8 @@ def single(count: int) -> list[frozenset[int]]:
 def test_job_alone_has_as_many_cores_as_beside_others(jobs: int, each: int) -> None:
     """Rates alone and in sets are compared, so both come from the same number of cores."""
     plan = plan_cores(single(16), jobs)
-    assert (plan.own, [len(slot) for slot in plan.slots]) == ({0}, [each] * jobs)
-    owners = (plan.own, *plan.slots, plan.waiting)
+    assert (plan.supervisor, [len(slot) for slot in plan.slots]) == ({0}, [each] * jobs)
+    owners = (plan.supervisor, *plan.slots, plan.waiting)
     assert len(frozenset[int]().union(*owners)) == sum(map(len, owners))
 
 
@@ -64,7 +64,7 @@ def test_two_jobs_take_cores_in_turns() -> None:
 @pytest.mark.parametrize("count", [1, 2, 4])
 def test_small_hosts_share_what_they_have(count: int, jobs: int) -> None:
     plan = plan_cores(single(count), jobs)
-    assert plan.own
+    assert plan.supervisor
     assert len(plan.slots) == jobs
     assert all(plan.slots)
     assert plan.jobs <= set(range(count))
@@ -79,7 +79,7 @@ def test_hyperthreads_of_one_core_have_one_owner(
         folder.mkdir(parents=True)
         (folder / "thread_siblings_list").write_text(f"{core % 4},{core % 4 + 4}\n")
     plan = plan_cores(physical_cores(tmp_path))
-    assert (plan.own, *plan.slots) == ({0, 4}, {1, 5}, {2, 6})
+    assert (plan.supervisor, *plan.slots) == ({0, 4}, {1, 5}, {2, 6})
 
 
 def test_without_topology_each_core_stands_alone(

@@ -15,8 +15,8 @@ from advisor.runtime.counting import OutputLines, open_counter, plain
 from advisor.runtime.progress_search import (
     CERTAIN_S,
     WATCHED_S,
-    FoundProgress,
     LogNumbers,
+    ProgressMatch,
     counted_script,
     find_progress,
     search,
@@ -75,7 +75,7 @@ def soon_certain(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_script_that_prints_is_ended_when_it_has_shown_enough() -> None:
     code = "import time\nfor n in range(10**6): print('step', n, flush=True); time.sleep(0.01)"
-    found = find_progress(python(code), os.environ).found
+    found = find_progress(python(code), os.environ).match
     assert (found.progress.kind, found.progress.unit) == ("output", "steps")
 
 
@@ -90,7 +90,7 @@ def test_a_script_that_counts_in_the_file_needs_no_pattern(
         + "from advisor.progress import Progress\nimport time\np = Progress()\n"
         "while True: p.add(1); time.sleep(0.01)"
     )
-    progress = find_progress(python(code), os.environ).found.progress
+    progress = find_progress(python(code), os.environ).match.progress
     assert (progress.kind, progress.gate) == ("counter", gate)
 
 
@@ -146,7 +146,7 @@ def test_a_silent_script_of_pytorch_is_counted_by_its_optimizer(
     }
     known = find_progress([sys.executable, str(script)], environment, seconds=1.5)
     assert known.command == (sys.executable, "-m", "advisor.callbacks", str(script))
-    assert known.found.progress == ProgressSettings(kind="counter", gate=True)
+    assert known.match.progress == ProgressSettings(kind="counter", gate=True)
 
 
 def test_pytorch_without_advisor_is_told_what_counts_its_steps(
@@ -195,7 +195,7 @@ UNITS = {"frames": 65536.0}
 """Progress in a unit that a shape shows beside the one that it yields."""
 
 
-def look(chunks: Iterable[tuple[float, str]], output: Path) -> FoundProgress | None:
+def look(chunks: Iterable[tuple[float, str]], output: Path) -> ProgressMatch | None:
     output.touch()
     numbers, lines, now_s = LogNumbers(), OutputLines(output), 0.0
     for at_s, text in chunks:
@@ -206,7 +206,7 @@ def look(chunks: Iterable[tuple[float, str]], output: Path) -> FoundProgress | N
         if numbers.is_certain(now_s, CERTAIN_S) or now_s >= WATCHED_S:
             break
     lines.close()
-    return numbers.found(now_s)
+    return numbers.match(now_s)
 
 
 @pytest.mark.slow

@@ -59,7 +59,7 @@ from advisor.validity.safe_counts import (
 )
 from advisor_data import known as count_checks
 from advisor_data.bundled import bundled_pair_points, bundled_reference_points, bundled_solo_points
-from advisor_data.known import known_checks
+from advisor_data.known import all_checks
 
 KNOWN = Safety(units_total=132, host=checked_132())
 
@@ -473,11 +473,11 @@ def test_stored_comes_before_bundled(tmp_path: Path, monkeypatch: pytest.MonkeyP
     package, home = tmp_path / "package", tmp_path / "home"
     (package / "bundled/checks").mkdir(parents=True)
     monkeypatch.setattr(count_checks.resources, "files", lambda _: package)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
-    assert known_checks(home) == []
+    assert all_checks(home) == []
     bundled = replace(CHECK, gpu_uuid="GPU-2")
     (package / "bundled/checks/test.json").write_text(write(bundled))
     assert keep_check(CHECK, home) == home / "checks/test-gpu-80gb.json"
-    assert known_checks(home) == [CHECK, bundled]
+    assert all_checks(home) == [CHECK, bundled]
 
 
 def test_damaged_file_says_what_to_do(tmp_path: Path) -> None:

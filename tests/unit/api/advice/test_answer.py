@@ -23,7 +23,7 @@ from advisor.settings import Settings, read_settings
 from advisor.wire.answers import DriftedJob, Option, Placement, Recommendation, SeatedSet
 from advisor.wire.requests import JobRequest, PlacementRequest, QueuedJobs, RecommendationRequest
 from advisor_advice import placing
-from advisor_advice.answers import KnownSet, best_size, gpu_warnings, request_of
+from advisor_advice.answers import SetAdvisor, best_size, gpu_warnings, request_of
 from advisor_advice.conditions import NOTHING, Conditions, ProfileSet
 from advisor_advice.placing import place_jobs, place_request
 from advisor_data.bundled import bundled_solo_points
@@ -69,12 +69,12 @@ def test_a_request_becomes_what_the_arithmetic_takes(tmp_path: Path) -> None:
 def test_few_features_beyond_the_training_data_are_named(
     outside: tuple[str, ...], said: str
 ) -> None:
-    assert said in KnownSet.of(known(replace(MODEL, outside=outside))).answer(ANY).warnings
+    assert said in SetAdvisor.of(known(replace(MODEL, outside=outside))).answer(ANY).warnings
 
 
 def test_where_profiles_come_from_is_said() -> None:
     found = replace(profiles(bundled=("b",)), other_models=("Old", "Older"))
-    warnings = KnownSet.of(known(MODEL, found)).answer(ANY).warnings
+    warnings = SetAdvisor.of(known(MODEL, found)).answer(ANY).warnings
     assert any(text.startswith("all were profiled on Old and Older, too") for text in warnings)
     assert "bundled, so measured with random input, on which power depends: b" in warnings
 
@@ -82,7 +82,7 @@ def test_where_profiles_come_from_is_said() -> None:
 def test_the_idle_power_of_the_model_stands_in() -> None:
     lacking = profiles(*(profile(job, idle_power_w=float("nan")) for job in "ab"))
     filled = replace(MODEL, manifest=replace(MODEL.manifest, fill={"idle_power_w": 75.4}))
-    given = KnownSet.of(known(filled, lacking)).answer(ANY)
+    given = SetAdvisor.of(known(filled, lacking)).answer(ANY)
     assert [p.idle_power_w for p in given.decision.profiles] == [75.4, 75.4]
     said = "idle_power_w is missing in the profile of a, b: 75 W, as in the profiles of the model"
     assert said in given.warnings
@@ -96,8 +96,8 @@ def test_what_is_known_of_the_card_is_taken_in() -> None:
         drifts=(DRIFT,),
         outdated={CARD: "checked long ago", "Other": "older"},
     )
-    usual = KnownSet.of(known(model())).answer(ANY)
-    given = KnownSet.of(known(model(), conditions=conditions)).answer(ANY)
+    usual = SetAdvisor.of(known(model())).answer(ANY)
+    given = SetAdvisor.of(known(model(), conditions=conditions)).answer(ANY)
     option, before = (
         next(o for o in one.decision.options if o.name == "50/50") for one in (given, usual)
     )
@@ -108,7 +108,7 @@ def test_what_is_known_of_the_card_is_taken_in() -> None:
     assert (card, outdated) == (FACTOR.text, "checked long ago")
     assert drift.endswith("intervals are wider: advisor profile a")
     wire = given.to_wire()
-    assert (wire.card, wire.drifts) == (FACTOR.told, (DRIFT,))
+    assert (wire.card, wire.drifts) == (FACTOR.summary, (DRIFT,))
 
 
 # a GPU model that the model has not seen
@@ -176,7 +176,7 @@ def advised(
     request: Request = ANY,
     of: tuple[Profile, ...] = SMALL.profiles,
 ) -> Recommendation:
-    return KnownSet.of(known(model(), profiles(*of), None, conditions)).answer(request).to_wire()
+    return SetAdvisor.of(known(model(), profiles(*of), None, conditions)).answer(request).to_wire()
 
 
 def way(told: Recommendation, split: str = "uncapped") -> Option:
@@ -207,7 +207,7 @@ def test_card_and_drift_are_taken_in_and_told() -> None:
     now, before = way(told), way(advised())
     assert now.power_w.value > 1.05 * before.power_w.value
     assert now.jobs[0].speed.low < 0.9 * before.jobs[0].speed.low
-    assert (told.card, told.drifts) == (factor.told, (drift,))
+    assert (told.card, told.drifts) == (factor.summary, (drift,))
     assert factor.text in told.warnings
     assert any(text.endswith("advisor profile a") for text in told.warnings)
 

@@ -494,7 +494,7 @@ def test_equal_jobs_take_as_long_as_the_first_one(card: QueueCard, tmp_path: Pat
 def supervise(folder: LaunchFolder, steps: float = 0.0) -> None:
     """Batch jobs finish at once, servers when they are stopped."""
     seen = see(folder)
-    served = "stopped" if seen.stop_asked else "running"
+    served = "stopped" if seen.stop_requested else "running"
     jobs = tuple(
         replace(
             job.status, outcome=served if job.part.job.offered_rate else "finished", steps=steps

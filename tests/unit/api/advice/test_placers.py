@@ -39,7 +39,14 @@ def words_for(placer: str, d: Decision) -> Pasted:
     memory = MemoryFit(tuple(p.memory_used_mib for p in d.profiles), d.request.memory_mib)
     jobs = [profile.job for profile in d.profiles]
     bounds = [profile.memory_bound for profile in d.profiles]
-    return pasted(placer, d.profiles[0].gpu_model, jobs, d.way and d.way.split, memory, bounds)
+    return pasted(
+        placer,
+        d.profiles[0].gpu_model,
+        jobs,
+        d.sharing_option and d.sharing_option.split,
+        memory,
+        bounds,
+    )
 
 
 # A form: a text is a regular expression, a range holds a number, a tuple has a form for each
@@ -243,8 +250,8 @@ def test_each_form_keeps_the_constraints_of_its_placer(placer: str, way: str) ->
 def test_the_shares_of_the_answer_are_those_that_are_pasted() -> None:
     """bert-serve-30 has 50 % and llm-serve-30 26 %, in each form that has a limit."""
     decision = decided("limits")
-    assert decision.way
-    assert decision.way.split.shares == (50.0, 26.0)
+    assert decision.sharing_option
+    assert decision.sharing_option.split.shares == (50.0, 26.0)
     for placer, form in {
         "ray": f'"{PERCENTAGE}": "26"', "kai": "value: '26'", "hami": "gpucores: 26",
         "ecs": '"maxComputePercent": 26', "dra": "defaultActiveThreadPercentage: 50",

@@ -14,9 +14,9 @@ from hypothesis import given, strategies as st
 from advisor.core.objectives import NO_PRICES
 from advisor.decide.limits import Request
 from advisor.predict.profiles import Profile, make_profiles
-from advisor_audit.audit import SavedInWorlds, asked_so, interval, saved
+from advisor_audit.audit import SavedInWorlds, interval, pairing_labels, saved
 from advisor_audit.owners import FAMILIES, Owner
-from advisor_audit.packing import Packer, SeenKind, Survey, Walk, Workload
+from advisor_audit.packing import Packer, Survey, Walk, Workload, WorkloadKind
 from advisor_audit.phases import LeftOut, Segment, Watched, gpu_pages, segments
 from advisor_audit.sources import Series, Source, metrics_for
 from advisor_data.bundled import bundled_solo_points
@@ -33,7 +33,7 @@ def profiles() -> list[Profile]:
 
 @pytest.fixture(scope="module")
 def packer(profiles: Sequence[Profile]) -> Packer:
-    kinds = [SeenKind(MODEL, profile.job, False, ()) for profile in profiles]
+    kinds = [WorkloadKind(MODEL, profile.job, False, ()) for profile in profiles]
     limits = Request(memory_mib=CARD_MIB)
     return Packer(kinds, profiles, 70.0, "energy-efficiency", limits, NO_PRICES)
 
@@ -66,7 +66,7 @@ def segment(gpu: int, owner: Owner, begin_h: float, end_h: float, memory: float 
         phase=0,
         begin_s=begin_h * HOUR_S,
         end_s=end_h * HOUR_S,
-        seen_s=(end_h - begin_h) * HOUR_S,
+        read_s=(end_h - begin_h) * HOUR_S,
         means=means,
         spread=0.0,
     )
@@ -158,11 +158,11 @@ def test_pods_of_one_workload_have_one_name() -> None:
 
 def test_a_batch_job_is_known_by_its_number(profiles: Sequence[Profile]) -> None:
     one = segment(0, Owner("", "job 4711"), 0, 1)
-    survey = Survey(known={(one.model, "4711"): profiles[0]})
+    survey = Survey(stored_profiles={(one.model, "4711"): profiles[0]})
     survey.add_page([one])
     kind = survey.kind_of(one)
     assert kind is not None
-    assert kind.known == "4711"
+    assert kind.profile_name == "4711"
 
 
 def test_a_card_that_tells_no_memory_makes_no_kind() -> None:
@@ -309,7 +309,7 @@ def test_what_was_not_seen_belongs_to_nobody() -> None:
     series = rows([*range(20), *range(24, 40), *range(50, 60)], 0.5)
     result = found(series, 60)
     assert told(result) == [("busy", "bert-0", 40), ("unseen", "", 10), ("busy", "bert-0", 10)]
-    assert result[0].seen_s == 36 * STEP_S
+    assert result[0].read_s == 36 * STEP_S
 
 
 def test_job_without_a_name_stays_one_over_a_short_gap() -> None:
@@ -448,4 +448,4 @@ def _minutes(segments: Sequence[Segment]) -> dict[str, float]:
     ],
 )
 def test_a_pair_is_asked_for_as_its_scheduler_has_it(names: Sequence[str], command: str) -> None:
-    assert asked_so([Workload("", name) for name in names]) == command
+    assert pairing_labels([Workload("", name) for name in names]) == command

@@ -288,7 +288,7 @@ def test_clocks_that_were_wrong_make_no_years(tmp_path: Path) -> None:
     first, *others = samples()
     late = [(t + 1e10, value) for t, value in first[1][:2]]
     found = opened([(first[0], [(0.0, 1.0), *first[1]]), *others, (first[0], late)])
-    assert (found.asked.strays, right.asked.strays) == (3, 0)
+    assert (found.counts.strays, right.counts.strays) == (3, 0)
     for one in (right, found):
         assert (one.begin_s, one.end_s, one.page_s) == (right.begin_s, right.end_s, right.page_s)
 

@@ -17,9 +17,9 @@ from advisor.core.records import Observation, ObservedPart
 from advisor.launch.run_queue import (
     EndedJob,
     LaunchedJob,
+    LaunchView,
     QueueFile,
     QueueRecord,
-    SeenLaunch,
     open_queue,
 )
 from advisor.launch.spec import Drift, Forecast, JobForecast, JobStatus, LaunchPart, LaunchStatus
@@ -256,8 +256,8 @@ def queue_of(file: QueueFile, folder: Path, works_s: dict[str, float] | None = N
     return QueueRun([JOBS[name] for name in NAMES], (), file, settings_of(folder), None, works_s)
 
 
-def running(*names: str, steps: float, speed: float) -> SeenLaunch:
-    return SeenLaunch(
+def running(*names: str, steps: float, speed: float) -> LaunchView:
+    return LaunchView(
         launch_id="l2",
         gpu="GPU-0",
         status=LaunchStatus(launch_id="l2", state="running", updated_at=""),
@@ -277,7 +277,7 @@ def running(*names: str, steps: float, speed: float) -> SeenLaunch:
         ),
         refused=frozenset(),
         joining=False,
-        stop_asked=False,
+        stop_requested=False,
     )
 
 

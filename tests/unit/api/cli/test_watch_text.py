@@ -8,16 +8,16 @@ import pytest
 from advised import settings_of, solo_points
 
 from advisor.core.job import Job, ProgressSettings
-from advisor.core.records import SEEN, UNCOUNTED_UNIT
+from advisor.core.records import UNCOUNTED_UNIT, WATCHED
 from advisor.formats.job_file import load_job
 from advisor_advice.conditions import find_profiles
 from advisor_cli.measure import watch
 from advisor_cli.measure.watch import _keep, _rate_text  # pyright: ignore[reportPrivateUsage]
-from advisor_profiling.attached import GpuSeen, WatchedNow
+from advisor_profiling.attached import WatchedGpu, WatchedNow
 
 
-def gpu(*others: int) -> GpuSeen:
-    return GpuSeen(
+def gpu(*others: int) -> WatchedGpu:
+    return WatchedGpu(
         index=0,
         model="NVIDIA H100 80GB HBM3",
         power_w=300.0,
@@ -29,7 +29,7 @@ def gpu(*others: int) -> GpuSeen:
     )
 
 
-def look(*gpus: GpuSeen) -> str:
+def look(*gpus: WatchedGpu) -> str:
     return _rate_text(
         WatchedNow(
             pid=1,
@@ -65,7 +65,7 @@ def test_what_is_seen_is_stored_and_registered(
     ):  # fmt: skip
         job = Job(name=name, command=("train",), workdir=tmp_path, progress=progress)
         seen = replace(whole, job=name, run=name, gpu_busy_percent=40.0)
-        point = replace(seen, flags=(SEEN,), rate_unit=unit)
+        point = replace(seen, flags=(WATCHED,), rate_unit=unit)
         for window_s in (60.0, 120.0):
             _keep(pid, job, replace(point, window_s=window_s))
     assert load_job(settings.jobs_dir / "own.yaml").progress == progress

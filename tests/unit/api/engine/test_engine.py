@@ -23,7 +23,7 @@ from advisor.wire.requests import PlacementRequest, QueuedJobs, RecommendationRe
 from advisor_advice.conditions import Conditions
 from advisor_api import engine as engine_module, own_process
 from advisor_api.engine import Engine
-from advisor_api.own_process import OwnProcesses, ProcessEndedError
+from advisor_api.own_process import ProcessEndedError, WorkerProcesses
 from advisor_data import open_store
 from advisor_data.bundled import GPU_MODEL, bundled_solo_points
 from advisor_models.model_predictor import ModelPredictor
@@ -240,7 +240,7 @@ async def test_placements_wait_in_a_short_line(
         running[0] -= 1
         return b"{}", False
 
-    monkeypatch.setattr("advisor_api.own_process._OwnProcess.ask", slow)
+    monkeypatch.setattr("advisor_api.own_process._WorkerProcess.ask", slow)
     wanted = PlacementRequest(jobs=(QueuedJobs(job="fft"),), gpus=1)
     room = engine_module.PLACEMENTS_AT_ONCE + engine_module.PLACEMENTS_WAITING
 
@@ -255,10 +255,10 @@ async def test_placements_wait_in_a_short_line(
 
 
 @pytest.fixture
-def own(tmp_path: Path) -> Iterator[OwnProcesses]:
+def own(tmp_path: Path) -> Iterator[WorkerProcesses]:
     # Pickled functions are found by their module, as those of the package are.
     here = {"ADVISOR_HOME": str(tmp_path), "PYTHONPATH": str(Path(__file__).parent)}
-    processes = OwnProcesses(read_settings({**os.environ, **here}), 2)
+    processes = WorkerProcesses(read_settings({**os.environ, **here}), 2)
     yield processes
     processes.close()
 
@@ -290,7 +290,7 @@ def broken() -> bytes:
 
 @pytest.mark.anyio
 @pytest.mark.slow
-async def test_answer_is_that_of_a_process_that_gives_way(own: OwnProcesses) -> None:
+async def test_answer_is_that_of_a_process_that_gives_way(own: WorkerProcesses) -> None:
     """It is another process, the same one each time, and takes the core after the service."""
     first, second = [int(await own.work(pid_there)) for _ in range(2)]
     assert first == second != os.getpid()
@@ -299,14 +299,14 @@ async def test_answer_is_that_of_a_process_that_gives_way(own: OwnProcesses) -> 
 
 @pytest.mark.anyio
 @pytest.mark.slow
-async def test_memory_of_the_service_does_not_count(own: OwnProcesses) -> None:
+async def test_memory_of_the_service_does_not_count(own: WorkerProcesses) -> None:
     assert large(own_process.MOST_KIB // 1024 + 16)
     assert await own.work(pid_there) == await own.work(pid_there)
 
 
 @pytest.mark.anyio
 @pytest.mark.slow
-async def test_errors_arrive_whole(own: OwnProcesses) -> None:
+async def test_errors_arrive_whole(own: WorkerProcesses) -> None:
     """What, why and what to do next, and of a fault of our own where it was."""
     with pytest.raises(NoSplitError) as told:
         await own.work(refused)
@@ -319,7 +319,7 @@ async def test_errors_arrive_whole(own: OwnProcesses) -> None:
 
 @pytest.mark.anyio
 @pytest.mark.slow
-async def test_a_killed_process_is_told_and_replaced(own: OwnProcesses) -> None:
+async def test_a_killed_process_is_told_and_replaced(own: WorkerProcesses) -> None:
     """In the middle of work or after it: one request fails at most, and the next one does not."""
     pid = int(await own.work(pid_there))
     asked = asyncio.create_task(own.work(slow, 30.0))
@@ -336,7 +336,7 @@ async def test_a_killed_process_is_told_and_replaced(own: OwnProcesses) -> None:
 
 @pytest.mark.anyio
 @pytest.mark.slow
-async def test_at_most_so_many_work_at_once(own: OwnProcesses) -> None:
+async def test_at_most_so_many_work_at_once(own: WorkerProcesses) -> None:
     pids = {await one for one in [own.work(pid_there) for _ in range(6)]}
     assert len(pids) == 1
     assert (await asyncio.gather(*(own.work(slow, 0.2) for _ in range(5)))) == [b"done"] * 5
@@ -348,7 +348,7 @@ async def test_at_most_so_many_work_at_once(own: OwnProcesses) -> None:
 @pytest.mark.anyio
 @pytest.mark.slow
 async def test_a_process_that_has_grown_is_replaced(
-    own: OwnProcesses, monkeypatch: pytest.MonkeyPatch
+    own: WorkerProcesses, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So a queue of many jobs does not keep its memory for good."""
     pid = int(await own.work(pid_there))
@@ -360,7 +360,7 @@ async def test_a_process_that_has_grown_is_replaced(
 
 @pytest.mark.anyio
 @pytest.mark.slow
-async def test_closing_ends_all_and_whoever_waits(own: OwnProcesses) -> None:
+async def test_closing_ends_all_and_whoever_waits(own: WorkerProcesses) -> None:
     """Nothing lives on, although something was worked out and something waited for its turn."""
     pid = int(await own.work(pid_there))
     waiting = [asyncio.create_task(own.work(slow, 30.0)) for _ in range(3)]

@@ -15,9 +15,9 @@ from reading import some
 from advisor.client import ApiError, ProfilePoints, UnreachableError
 from advisor.core.gpu import PERCENTAGE, Gpu
 from advisor.core.records import (
-    SEEN,
     SETTLE_S,
     UNCOUNTED_UNIT,
+    WATCHED,
     Observation,
     Record,
     SoloPoint,
@@ -32,7 +32,7 @@ from advisor.core.telemetry import (
 from advisor.errors import PartitionError, SourceError
 from advisor.launch.meter import Metered
 from advisor.launch.spec import State
-from advisor.runtime.backend import MpsBackend, SeenGpu, Sight
+from advisor.runtime.backend import MpsBackend, Sight, VisibleGpu
 from advisor.runtime.processes import wait_until
 from advisor_node import room
 from advisor_node.room import (
@@ -421,10 +421,10 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
         made.now_s += made.sight_s.pop(0) if made.sight_s else 0.0
         return Sight(frozenset(made.clients | made.outside), frozenset(made.clients))
 
-    def granted(environment: Mapping[str, str], _user: int | None) -> list[SeenGpu]:
+    def granted(environment: Mapping[str, str], _user: int | None) -> list[VisibleGpu]:
         # Of 100 % the daemon sets no limit at all.
         percent = float(environment.get(PERCENTAGE, "100"))
-        return [SeenGpu(GPU.uuid, int(132 * percent / 100), mps=True)]
+        return [VisibleGpu(GPU.uuid, int(132 * percent / 100), mps=True)]
 
     monkeypatch.setattr(MpsBackend, "sight", sight)
     monkeypatch.setattr(room, "look", granted)
@@ -479,7 +479,7 @@ def test_a_job_with_all_of_a_gpu_is_kept_as_watched_until_another_comes(lone: No
     ]  # fmt: skip
     assert len({point.point_id for point in seen}) == 1
     last = seen[-1]
-    assert (last.job, last.flags, last.share_percent) == ("gemm", (SEEN,), 100)
+    assert (last.job, last.flags, last.share_percent) == ("gemm", (WATCHED,), 100)
     assert (last.rate, last.power_w, last.sm_active_percent) == pytest.approx((10, 300, 40))
     lone.run("2", "bert", "20")
     assert lone.look(200) == []
@@ -503,7 +503,7 @@ def test_a_job_that_counts_nothing_is_kept_by_its_watts(lone: Node) -> None:
     [point] = seen
     assert isinstance(point, SoloPoint)
     assert (point.rate, point.rate_unit, point.power_w) == (1.0, UNCOUNTED_UNIT, 300.0)
-    whole = [solo(100, 10), solo(100, 30, flags=(SEEN,))]
+    whole = [solo(100, 10), solo(100, 30, flags=(WATCHED,))]
     assert Reference.of(whole).rate == 10
     assert Reference.of(whole[1:]).rate == 30
     assert Reference.of([replace(point, job="gemm")]) == Reference(), "a window is no rate"

@@ -11,7 +11,7 @@ import pytest
 
 from advisor.core.job import ProgressSettings
 from advisor.errors import InputError, SourceError
-from advisor.formats.job_file import seen_job
+from advisor.formats.job_file import watched_job
 from advisor_node.slurm.matching import _Matching  # pyright: ignore[reportPrivateUsage]
 from advisor_node.slurm.site import (
     Partition,
@@ -276,7 +276,7 @@ def test_an_auto_job_gets_the_name_that_its_process_has(tmp_path: Path) -> None:
     more = {"comment": "x advisor:job=auto,p99=5", "current_working_directory": str(tmp_path)}
     site = Site(*(row(**more, array_job_id=7, array_task_id=n) for n in (1, 2)), row(job_id=9))
     look_twice(site, tmp_path)
-    name = seen_job(("/usr/bin/python3", f"{tmp_path}/train.py", "--lr", "1"), None, PLAIN).name
+    name = watched_job(("/usr/bin/python3", f"{tmp_path}/train.py", "--lr", "1"), None, PLAIN).name
     assert site.told == [
         ("scontrol", "write", "batch_script", "7", "-"),
         ("scontrol", "update", "JobId=7", f"Comment=x advisor:job={name},p99=5"),

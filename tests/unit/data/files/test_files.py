@@ -63,6 +63,9 @@ from advisor_data.files import (
 )
 from advisor_data.known import (
     KERNEL_REPORTS,
+    all_checks,
+    all_kernels,
+    all_sensors,
     bundled_checks,
     bundled_input_points,
     bundled_kernels,
@@ -73,9 +76,6 @@ from advisor_data.known import (
     checks_stamp,
     input_points_sha256,
     input_points_text,
-    known_checks,
-    known_kernels,
-    known_sensors,
     read_input_points,
 )
 from advisor_data.lists import ProfileRow, profile_rows
@@ -601,7 +601,7 @@ def test_what_was_wrong_elsewhere_is_wrong_where_it_was_not_tried(
 ) -> None:
     """The own result of a count stays where there is one."""
     keep_check(checked_with(132, {26}), tmp_path)
-    (check,) = known_checks(tmp_path)
+    (check,) = all_checks(tmp_path)
     other = dataclasses.replace(
         check, gpu_model="NVIDIA H100", operations=("fft",), wrong={26: ("fft",), 38: ("fft",)}
     )
@@ -612,20 +612,20 @@ def test_what_was_wrong_elsewhere_is_wrong_where_it_was_not_tried(
     assert counts is not None
     assert counts.wrong == {26: check.wrong[26], 38: ("fft on NVIDIA H100",)}
     assert counts.checked == check.checked
-    assert known_checks(tmp_path) == [check, other]
+    assert all_checks(tmp_path) == [check, other]
 
 
 # sensors and kernels
 
 
 def test_what_was_measured_here_goes_before_what_is_bundled(tmp_path: Path) -> None:
-    assert known_checks(tmp_path) == bundled_checks()
+    assert all_checks(tmp_path) == bundled_checks()
     sensor, kernel = bundled_sensors()[-1], bundled_kernels()[0]
     own = dataclasses.replace(sensor, gpu_uuid="GPU-2", source="live")
     keep_record(own, tmp_path)
     KERNEL_REPORTS.keep(dataclasses.replace(kernel, source="live"), tmp_path, "one")
-    assert known_sensors(tmp_path) == [own, *bundled_sensors()]
-    assert [one.source for one in known_kernels(tmp_path)[:2]] == ["live", "bundled"]
+    assert all_sensors(tmp_path) == [own, *bundled_sensors()]
+    assert [one.source for one in all_kernels(tmp_path)[:2]] == ["live", "bundled"]
     assert bundled_name(own) == f"nvidia-h200-2-{sensor.driver}"
     assert bundled_recording(sensor).startswith(b"{")
 

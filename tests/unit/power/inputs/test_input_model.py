@@ -81,7 +81,7 @@ from advisor_power.data.predictor import (
     columns,
     evened,
     held_to,
-    known_of,
+    measured_cards,
     parts,
     with_features,
     with_sent_features,
@@ -473,7 +473,9 @@ def measured(units: int, clock_mhz: float, power_w: float) -> InputPoint:
 
 def test_highest_clock_is_that_of_as_many_sms() -> None:
     """With tensor cores of all SMs busy it is lower, far from the power limit."""
-    known = known_of([measured(34, 1980, 270), measured(132, 1725, 470), measured(132, 1380, 700)])
+    known = measured_cards(
+        [measured(34, 1980, 270), measured(132, 1725, 470), measured(132, 1380, 700)]
+    )
     for units, clock_mhz in ((34, 1980.0), (132, 1725.0)):
         found, unlike = known.product("bf16", (64, 32, 16), {}, units=units)
         assert (found.clock_mhz, unlike) == (clock_mhz, ())
@@ -487,7 +489,7 @@ def test_a_shape_is_answered_where_no_side_is_over_four_times_off(
     shape: tuple[int, int, int],
 ) -> None:
     """Whichever side it is, up or down."""
-    known = known_of([measured(132, 1725, 470)])
+    known = measured_cards([measured(132, 1725, 470)])
     if all(a <= 4 * b and b <= 4 * a for a, b in zip(shape, (64, 32, 16), strict=True)):
         assert known.product("bf16", shape, {})[0].shape == shape
     else:

@@ -22,7 +22,7 @@ from advisor.wire.power import SensorCurve
 from advisor_power.sensor import polled
 from advisor_power.sensor.analysis import (
     KERNELS_S,
-    WAYS,
+    METHODS,
     ReadingError,
     level_times,
     measured,
@@ -372,7 +372,7 @@ def test_errors_of_a_recording_are_those_of_its_sensor(recording: Path) -> None:
     trace = read_trace(recording)
     real = by_way(measured(trace, record_of(trace, "replay")))
     assert (set(real), {error.readings for key, error in real.items() if key[1] != "ours"}) == (
-        {(kernel_s, way) for kernel_s in KERNELS_S for way in WAYS},
+        {(kernel_s, way) for kernel_s in KERNELS_S for way in METHODS},
         {3},
     )
     # Idle power is 76 % less. A run of 0.6 s fills half of a second's average, which is late.

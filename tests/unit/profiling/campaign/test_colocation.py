@@ -105,7 +105,7 @@ def measure(
             plan=wanted,
             part=part,
             jobs=ReplayTestbed(SOLO).jobs,
-            known=known,
+            measured=known,
             store=store,
             reporter=reporter or Watching(),
             rules=rules_for(0.5),

@@ -36,7 +36,7 @@ from advisor_profiling.campaign.plan import (
     PlannedWindows,
     UnitSplit,
     all_pairs,
-    check_asked_shares,
+    check_requested_shares,
     check_safe_count,
     expand,
     kind_of,
@@ -228,7 +228,7 @@ def test_jobs_that_report_results_are_judged_by_these(monkeypatch: pytest.Monkey
         work_of(HAND)
     monkeypatch.setitem(BOTH, "triad", reporting["triad"])
     assert units_of(work_of(HAND)) == [(92, 38)]
-    check_asked_shares([Share(70)], BOTH["bert"], KNOWN.safety("bert", H200, []))
+    check_requested_shares([Share(70)], BOTH["bert"], KNOWN.safety("bert", H200, []))
 
 
 def test_without_a_check_and_on_amd_nothing_is_moved() -> None:

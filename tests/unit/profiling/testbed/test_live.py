@@ -242,7 +242,7 @@ def test_jobs_of_a_second_testbed_have_cores_of_their_own(
     for _ in range(2):
         with testbed.live_testbed(settings, "0", None, None, "run") as live:
             plans.append(live.cores.slots)
-            assert own[-1] == live.cores.own
+            assert own[-1] == live.cores.supervisor
     assert plans[0] == plans[1]
     assert not plans[0][0] & plans[0][1]
 

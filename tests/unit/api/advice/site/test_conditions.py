@@ -16,7 +16,7 @@ from store_points import point as solo_point
 from unsafe_counts import checked_with
 
 from advisor.core.gpu import EQUAL, UNCAPPED, Split
-from advisor.core.records import REPLAY_SOURCE, SEEN, UNCOUNTED_UNIT, Observation, PairPoint
+from advisor.core.records import REPLAY_SOURCE, UNCOUNTED_UNIT, WATCHED, Observation, PairPoint
 from advisor.predict.card_factor import CardFactor, CardPredictor
 from advisor.predict.kernels import Kernels
 from advisor.predict.measured import Window
@@ -126,10 +126,10 @@ def beside(truth: Profile, other: str, share: float, number: int) -> Observation
 
 def test_each_shared_hour_narrows_what_is_not_known_of_a_seen_job(settings: Settings) -> None:
     """And brings it nearer to the truth; a full profile stays, as does all without an hour."""
-    whole = replace(solo_points("s")[-1], flags=(SEEN,), sm_active_percent=60.0)
+    whole = replace(solo_points("s")[-1], flags=(WATCHED,), sm_active_percent=60.0)
     stored(settings, whole)
     with open_store(settings.database_url, settings.home) as store:
-        estimated = profiles_of({"s"}, store, or_seen=True)["s", CARD]
+        estimated = profiles_of({"s"}, store, or_watched=True)["s", CARD]
         slower = np.where(estimated.shares < 100, 0.8, 1.0)
         values = {**estimated.values, "rate": slower * estimated.values["rate"]}
         truth = replace(estimated, values=values, doubt=None)

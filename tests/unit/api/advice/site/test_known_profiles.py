@@ -8,16 +8,16 @@ import pytest
 from advised import points_file, profile, profiles, settings_of, solo_points
 from small_model import make_profile
 
-from advisor.core.records import ONE_WINDOW, SEEN, UNCOUNTED_UNIT, SoloPoint
+from advisor.core.records import SINGLE_WINDOW, UNCOUNTED_UNIT, WATCHED, SoloPoint
 from advisor.errors import InputError
 from advisor.settings import Settings
 from advisor_advice.conditions import (
     ProfilesOfJob,
     all_profiles,
     find_profiles,
+    local_profiles,
     no_profile,
-    on_one_gpu,
-    own_profiles,
+    on_single_gpu,
 )
 from advisor_data import open_store
 from advisor_data.bundled import GPU_MODEL as BUNDLED_MODEL, bundled_solo_points
@@ -53,7 +53,7 @@ def test_the_missing_profile_is_named(
 ) -> None:
     """Rates of another GPU are no guess; what to measure, and where, is said."""
     with pytest.raises(InputError) as raised:
-        on_one_gpu("ab", known(**models), wanted)
+        on_single_gpu("ab", known(**models), wanted)
     text = str(raised.value)
     assert all(
         part in text
@@ -69,13 +69,13 @@ def test_a_part_of_a_name_lacks_no_profile_that_is_there() -> None:
     """Of b there is one on the GPU model that is meant; to measure it again were for nothing."""
     models = known(a="NVIDIA-H200", b="NVIDIA-H100")
     with pytest.raises(InputError, match="no profile on NVIDIA-H100: a"):
-        on_one_gpu("ab", models, "h100")
+        on_single_gpu("ab", models, "h100")
 
 
 def test_few_of_many_jobs_are_named() -> None:
     jobs = {f"job{n}": "H200" for n in range(9)}
     with pytest.raises(InputError, match="no profile on H100: job0, job1, job2 and 6 more"):
-        on_one_gpu(list(jobs), known(**jobs), "H100")
+        on_single_gpu(list(jobs), known(**jobs), "H100")
 
 
 # where profiles are looked for
@@ -127,10 +127,10 @@ def test_other_models_that_all_jobs_have_are_told(settings: Settings) -> None:
         for job in "ab"
     }
     known = {job: ProfilesOfJob(of.profiles, frozenset({"H200", "X"})) for job, of in own.items()}
-    found = on_one_gpu("ab", known)
+    found = on_single_gpu("ab", known)
     assert (found.a.gpu_model, found.other_models) == ("H100", ("H200", "X"))
-    assert on_one_gpu("ab", known, "H200").other_models == ()
-    assert on_one_gpu("ab", known, "H200").bundled == ("a", "b")
+    assert on_single_gpu("ab", known, "H200").other_models == ()
+    assert on_single_gpu("ab", known, "H200").bundled == ("a", "b")
 
 
 def test_a_job_without_enough_points_is_told_what_to_measure(
@@ -167,10 +167,10 @@ def test_a_job_that_was_seen_on_the_whole_gpu_alone_is_estimated(settings: Setti
     whole = replace(whole, gpu_model=BUNDLED_MODEL, job="mine", flags=())
     stored(settings, replace(whole, job="hot", flags=("heat",)), whole)
     (found,) = find_profiles(["mine"], settings).profiles
-    assert (found.flags, found.whole_gpu_rate) == ((ONE_WINDOW,), whole.rate)
+    assert (found.flags, found.whole_gpu_rate) == ((SINGLE_WINDOW,), whole.rate)
     assert (found.rate_unit, found.shares[0]) == (whole.rate_unit, 10)
     assert 0.1 < found.values["rate"][0] / whole.rate < 0.5
-    stored(settings, replace(whole, job="dark", sm_active_percent=None, flags=(SEEN,)))
+    stored(settings, replace(whole, job="dark", sm_active_percent=None, flags=(WATCHED,)))
     for job, why in (("hot", ""), ("dark", "how busy the GPU was is missing")):
         with pytest.raises(InputError, match=f"{job} has no profile.*{why}"):
             find_profiles([job], settings)
@@ -236,7 +236,7 @@ def test_active_idle_power_is_as_far_above_as_the_model_has_seen() -> None:
 def seen(job: str = "mine", **changes: Any) -> SoloPoint:
     """A window of a job that was watched on the whole GPU."""
     whole = next(p for p in bundled_solo_points({"bert-train"}) if p.share_percent == 100)
-    given = {"gpu_model": BUNDLED_MODEL, "job": job, "flags": (SEEN,), "run": "seen", **changes}
+    given = {"gpu_model": BUNDLED_MODEL, "job": job, "flags": (WATCHED,), "run": "seen", **changes}
     return replace(whole, **given)
 
 
@@ -268,4 +268,4 @@ def test_windows_that_were_seen_make_one_estimate(settings: Settings) -> None:
     assert counted.whole_gpu_power_w == pytest.approx((300 * 60 + 400 * 180 + 320 * 60) / 300)
     assert (never.rate_unit, never.whole_gpu_rate) == (UNCOUNTED_UNIT, 1.0)
     assert {"mine", "never", "bert-train"} <= all_profiles(settings, BUNDLED_MODEL).keys()
-    assert own_profiles(settings) == {}, "an audit takes these for sure"
+    assert local_profiles(settings) == {}, "an audit takes these for sure"
