@@ -386,25 +386,12 @@ def _rows(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _EvaluationBasis:
-    """What an evaluation rests on."""
-
-    gpu_models: tuple[str, ...]
-    cards: int
-    jobs: int
-    launch_bound_pairs: int
-    pairs: int
-    measurements: int
-    splits: int
-    left_out: tuple[LeftOut, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation:
     """Everything that was found.
 
     Attributes:
         quick: Whether only the model, physics and the paper's method were asked, by workload.
+        basis: What it rests on: GPU models, and how many of each thing; `left_out` has reasons.
         ceilings: The noise ceiling by objective; None where no pair was measured twice.
         choices: What the choices of methods and rules are worth, a row for each protocol, method,
             objective and subset of the pairs (`Some`), as `figures`. A protocol says what the
@@ -431,7 +418,7 @@ class Evaluation:
     """
 
     quick: bool
-    basis: _EvaluationBasis
+    basis: Mapping[str, Any]
     ceilings: Mapping[str, Ceiling | None]
     choices: tuple[Mapping[str, Any], ...]
     errors: tuple[Mapping[str, Any], ...]
@@ -500,24 +487,19 @@ def run_evaluation(data: Data, *, quick: bool, watch: OnProgress) -> Evaluation:
     chosen = {name: ours.choices(data, name) for name in HEADLINE}
     held_out = ours.held_out
     gpus = [] if quick else list(leave_gpus_out(data, partial(watch, OTHER_GPU, OURS)))
+    bounds = zip(data.measurements, data.with_launch_bound(), strict=True)
     return Evaluation(
         quick=quick,
-        basis=_EvaluationBasis(
-            gpu_models=tuple(sorted({m.gpu_model for m in data.measurements})),
-            cards=len({m.gpu_uuid for m in data.measurements}),
-            jobs=len(data.rows.jobs),
-            pairs=len({m.pair for m in data.measurements}),
-            launch_bound_pairs=len(
-                {
-                    m.pair
-                    for m, bound in zip(data.measurements, data.with_launch_bound(), strict=True)
-                    if bound
-                }
-            ),
-            measurements=len(data.measurements),
-            splits=len(data.rows),
-            left_out=data.left_out,
-        ),
+        basis={
+            "gpu_models": tuple(sorted({m.gpu_model for m in data.measurements})),
+            "cards": len({m.gpu_uuid for m in data.measurements}),
+            "jobs": len(data.rows.jobs),
+            "launch_bound_pairs": len({m.pair for m, bound in bounds if bound}),
+            "pairs": len({m.pair for m in data.measurements}),
+            "measurements": len(data.measurements),
+            "splits": len(data.rows),
+            "left_out": data.left_out,
+        },
         ceilings={o.name: noise_ceiling(data.measurements, o) for o in OBJECTIVES.values()},
         choices=tuple(_choice_rows(data, results)),
         errors=tuple(_error_rows(data, results)),

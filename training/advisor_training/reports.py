@@ -331,9 +331,9 @@ def _accuracy(evaluation: Evaluation) -> str:
 def _basis(evaluation: Evaluation) -> str:
     basis = evaluation.basis
     return (
-        f"{count_of(basis.splits, 'split')} of {count_of(basis.pairs, 'pair')} of "
-        f"{count_of(basis.jobs, 'job')} on {count_of(basis.cards, 'card')} of "
-        f"{', '.join(basis.gpu_models)}; {basis.launch_bound_pairs} of the pairs have a "
+        f"{count_of(basis['splits'], 'split')} of {count_of(basis['pairs'], 'pair')} of "
+        f"{count_of(basis['jobs'], 'job')} on {count_of(basis['cards'], 'card')} of "
+        f"{', '.join(basis['gpu_models'])}; {basis['launch_bound_pairs']} of the pairs have a "
         "launch-bound job. Brackets are 95 % intervals by a bootstrap over jobs."
     )
 
