@@ -10,7 +10,6 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
@@ -34,12 +33,8 @@ NVIDIA = Gpu(uuid=UUID, model="Fake H200", units_total=132)
 MI300X = Gpu(uuid="GPU-a", model="MI300X", vendor="amd", units_total=304)
 
 
-@dataclass(frozen=True, slots=True)
-class Opened:
-    """A back-end, and the variables with which a process meets its fake driver."""
-
-    backend: Backend
-    base: Mapping[str, str]
+Opened = tuple[Backend, Mapping[str, str]]
+"""A back-end, and the variables with which a process meets its fake driver."""
 
 
 @pytest.fixture(params=get_args(Mode))
@@ -47,22 +42,24 @@ def opened(request: pytest.FixtureRequest, host: FakeHost) -> Iterator[Opened]:
     base = host.environment()
     match request.param:
         case "mps":
-            yield Opened(open_mps(NVIDIA, host.folder / "run", base), base)
+            yield open_mps(NVIDIA, host.folder / "run", base), base
             host.control("quit")
         case "cu_mask":
-            libraries = str(request.getfixturevalue("hip"))
-            yield Opened(CuMaskBackend(MI300X), {**base, "LD_LIBRARY_PATH": libraries})
+            yield (
+                CuMaskBackend(MI300X),
+                {**base, "LD_LIBRARY_PATH": f"{request.getfixturevalue('hip')}"},
+            )
         case "uncapped":
-            yield Opened(UncappedBackend(NVIDIA), base)
+            yield UncappedBackend(NVIDIA), base
         case other:
             pytest.fail(f"write how a test opens {other}")
 
 
 @pytest.mark.parametrize("percent", [25, 50, 100])
 def test_a_backend_reads_a_share_back_or_refuses_it(opened: Opened, percent: int) -> None:
-    backend, share = opened.backend, Share(percent)
+    (backend, base), share = opened, Share(percent)
     try:
-        limited = {**opened.base, **backend.environment(share)}
+        limited = {**base, **backend.environment(share)}
     except InputError:
         assert (backend.mode, percent < 100) == ("uncapped", True)
         return
@@ -70,11 +67,11 @@ def test_a_backend_reads_a_share_back_or_refuses_it(opened: Opened, percent: int
     assert backend.prove(share, limited).units == expected
     if percent < 100:
         with pytest.raises(LimitNotProvenError):
-            backend.prove(share, opened.base)
+            backend.prove(share, base)
 
 
 def test_a_backend_passes_processes_with_its_variables_alone(opened: Opened) -> None:
-    backend, share = opened.backend, Share(100)
+    (backend, _), share = opened, Share(100)
     wanted = backend.environment(share)
     foreign = min(frozenset(LIMIT_VARIABLES) - wanted.keys())
     with sleeper(wanted) as good, sleeper({}) as bare:
@@ -87,7 +84,7 @@ def test_a_backend_passes_processes_with_its_variables_alone(opened: Opened) -> 
 
 
 def test_a_backend_without_jobs_has_nothing_to_tell(opened: Opened) -> None:
-    backend = opened.backend
+    backend, _ = opened
     assert backend.mode in get_args(Mode)
     assert backend.max_clients > 1
     backend.cap(100)
