@@ -79,7 +79,7 @@ def test_the_order_of_candidates_does_not_matter(
 @pytest.mark.parametrize(
     ("more", "less"),
     [
-        (pair("bert", "gemm", requests=1), pair("bert", "fft")),
+        (pair("bert", "gemm", asked=1), pair("bert", "fft")),
         (pair("bert", "vit"), pair("bert", "gemm")),
         (pair("triad", "vit"), pair("triad", "triad")),
     ],
