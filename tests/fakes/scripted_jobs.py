@@ -199,14 +199,14 @@ class ScriptedJob:
         return [] if self.exit_code is not None else [pid_of(self.job.name)]
 
     @property
-    def seen_pids(self) -> frozenset[int]:
+    def last_pids(self) -> frozenset[int]:
         return frozenset([pid_of(self.job.name)])
 
     def roots(self) -> list[int]:
         return self.pids()
 
     def has_marked(self, pid: int) -> bool:
-        return pid in self.seen_pids
+        return pid in self.last_pids
 
     def sight(self) -> Sight | None:
         return self._backend.seen

@@ -26,13 +26,13 @@ from advisor.core.gpu import TIME_SLICED, UNCAPPED, WHOLE, Split, without_limits
 from advisor.core.wording import listed
 from advisor.errors import InputError
 from advisor.predict.kernels import Kernels
-from advisor.predict.one_window import SoloWindow
 from advisor.predict.power_limit import speed_left
 from advisor.predict.predictions import Prediction
 from advisor.predict.profiles import COLUMNS, Floats, Profile, Serving
 from advisor.predict.sets import SERVER_HOLD_S, SetPredictor
+from advisor.predict.single_window import SoloWindow
 from advisor_data.bundled import bundled_table
-from advisor_models.one_window import bundled_single_window
+from advisor_models.single_window import bundled_single_window
 
 SHIPPED = "advisor"  # who says what the package answers, in `PublicFigures.off`
 

@@ -598,7 +598,7 @@ def test_everybody_has_the_same_limit(jobs: int) -> None:
 
 
 def test_who_was_not_measured_at_so_little_has_no_limit_with_everybody() -> None:
-    assert limited([profile("a", shares=SHARES[5:]), SMALL, SMALL], most_ways=1) == []
+    assert limited([profile("a", shares=SHARES[5:]), SMALL, SMALL], most_options=1) == []
 
 
 def test_one_job_that_fills_is_looked_at_under_every_safe_count() -> None:
