@@ -246,7 +246,7 @@ def advised(
     """The answer to a request; jobs that do not share one GPU are placed on as few as they can.
 
     Raises:
-        As `KnownSet.advise`.
+        As `SetAdvisor.advise`.
     """
     given = set_advisor.advise(wire_request, request)
     decision, jobs = given.decision, Counter(wire_request.looked_at)

@@ -1227,7 +1227,7 @@ class _Card:
 class HostWatch:
     """The GPUs of this host, looked at again and again; `keep` gets what is seen of jobs alone.
 
-    A job is named by `jobs_dir`, or after its command (`advisor.formats.job_file.seen_job`).
+    A job is named by `jobs_dir`, or after its command (`advisor.formats.job_file.watched_job`).
 
     Raises:
         SourceError: no driver, or no GPU.

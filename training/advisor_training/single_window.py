@@ -52,7 +52,7 @@ def learnable(profiles: Iterable[Profile]) -> list[Profile]:
 
 
 def fit_single_window(profiles: Sequence[Profile]) -> Mapping[str, bytes]:
-    """The trees of each head of `OneWindowModel`, from profiles that are `learnable`."""
+    """The trees of each head of `SingleWindowModel`, from profiles that are `learnable`."""
     forests: dict[str, bytes] = {}
     for head in HEADS:
         rows = [_rows(profile, head) for profile in profiles]

@@ -40,7 +40,7 @@ CANDIDATES = some.lists(
         jobs=some.tuples(NAMES, NAMES).map(lambda jobs: (min(jobs), max(jobs))),
         minutes=some.floats(0.1, 5),
         uses=some.tuples(USE, USE),
-        asked=some.integers(0, 9),
+        requests=some.integers(0, 9),
     ),
     unique_by=lambda candidate: candidate.jobs,
     max_size=15,

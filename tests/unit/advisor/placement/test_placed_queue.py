@@ -550,7 +550,7 @@ def test_no_set_gains_more_than_a_search_says(
     worth = np.random.default_rng(seed).uniform(0.0, 2.0, len(placing.kinds)) * placing.lag.clip(1)
     card_worth = -0.3 * float(worth.max())
     looking = SetSearch(answers, worth, card_worth, closely=closely)
-    with mock.patch.multiple(search, FEW_HEADS=many, MANY_HEADS=many, MANY=many, TURNS=2):
+    with mock.patch.multiple(search, FEW_HEADS=many, MANY_HEADS=many, MANY=many, ROUNDS=2):
         _, most = looking.all(1e-6, 1e-6)
     counts = [range(min(kind.count, 2) + 1) for kind in placing.kinds]
     for taken in itertools.product(*counts):
