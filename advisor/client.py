@@ -48,10 +48,10 @@ from advisor.wire.answers import (
     TakenIn,
 )
 from advisor.wire.power import (
-    InputAsked,
     InputPowerRequest,
     InputPrediction,
     InputPredictions,
+    InputQuery,
     KernelReport,
     KernelReports,
 )
@@ -84,9 +84,9 @@ __all__ = [
     "ClientError",
     "Gains",
     "GainsRequest",
-    "InputAsked",
     "InputPrediction",
     "InputPredictions",
+    "InputQuery",
     "JobCopies",
     "JobRequest",
     "JobRow",
@@ -280,7 +280,7 @@ class Client:
             "/v1/placements", request, Placement, request.time_limit_s + _PREDICTING_S
         )
 
-    def input_power(self, inputs: Sequence[InputAsked]) -> InputPredictions:
+    def input_power(self, inputs: Sequence[InputQuery]) -> InputPredictions:
         """What matrix products are expected to draw by their data, in order.
 
         Operands as text are filled by the service, which takes seconds where they are large.

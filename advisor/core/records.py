@@ -359,7 +359,9 @@ FLAGS: dict[str, str] = {
     "less than each other",
     SEVERAL_GPUS: "a job of a launch held several GPUs: such a launch teaches nothing yet",
     WATCHED: "watched at its work alone on the whole GPU, not profiled",
-    SINGLE_WINDOW: "the job was seen on the whole GPU alone: its other shares are estimated from that",
+    SINGLE_WINDOW: (
+        "the job was seen on the whole GPU alone: its other shares are estimated from that"
+    ),
     PRIOR: "nothing was learned from its GPU model: its other shares are a guess from how busy the "
     "GPU was, with wide ranges",
 }

@@ -191,7 +191,7 @@ def inline_job(name: str, command: Sequence[str], progress: ProgressSettings) ->
 SCRIPTS = (".py", ".sh")
 
 AUTO = "auto"
-"""In the place of a name: the job is named after what it runs, by `seen_job`."""
+"""In the place of a name: the job is named after what it runs, by `watched_job`."""
 
 
 def watched_job(

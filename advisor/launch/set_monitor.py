@@ -300,7 +300,8 @@ class SetMonitor:
         for monitor in changed:
             self.account.stretches[-1].flags.add("other-demand")
             self._alarms.append(
-                f"{monitor.demand:.3g} {monitor.job.job.progress.unit}/s arrive at {monitor.job.job.name}, "
+                f"{monitor.demand:.3g} {monitor.job.job.progress.unit}/s arrive at "
+                f"{monitor.job.job.name}, "
                 f"which declares {monitor.job.job.offered_rate:g}: what is expected is renewed"
             )
         numbers, before = self.running_numbers(), self._promised_of

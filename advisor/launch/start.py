@@ -132,7 +132,7 @@ def start_set(
     Raises:
         JobError: a command cannot be started.
         LimitNotProvenError: a job is not under its limit.
-        StopAskedError: it was stopped.
+        StopRequestedError: it was stopped.
         SurvivorsError: of one that did not start well a process does not end.
     """
     jobs: dict[int, RunningJob] = {}

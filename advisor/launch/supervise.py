@@ -436,7 +436,7 @@ class _SetRun:
         """Measure each alone, one after the other; the set and what is expected go by that.
 
         Raises:
-            StopAskedError: somebody wants the launch stopped.
+            StopRequestedError: somebody wants the launch stopped.
         """
         seconds, status, measured = self._pair.alone_s or 0.0, self._writer.status, set[int]()
         self._pair = replace(self._pair, alone_s=None)
@@ -487,7 +487,7 @@ class _SetRun:
 
         Raises:
             JobError: it ended, or does not stop at its gate.
-            StopAskedError: somebody wants the launch stopped.
+            StopRequestedError: somebody wants the launch stopped.
         """
         begun_s, meter = time.monotonic(), CardMeter(self._context.source)
         job_monitor = JobMonitor(job, part, begun_s)
@@ -696,7 +696,8 @@ def run_launch(
         folder: Claimed by the caller.
         spec: What is wanted.
         open_context: Gets hold of the GPU; raises where it cannot be had.
-        stop_requested: Whether the caller was asked to stop; the folder's own request counts as well.
+        stop_requested: Whether the caller was asked to stop; the folder's own request counts as
+            well.
 
     Returns:
         The last status; no job runs any more.

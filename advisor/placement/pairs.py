@@ -156,7 +156,7 @@ class QueuePairs:
         singles = {single.kinds[0]: single for single in self._answers.singles()}
         self.alone = {kind: self._to_the_end(single) for kind, single in singles.items()}
 
-    def worth_sharing(self, until: float) -> Iterator[PlacedSet]:
+    def sharing_pairs(self, until: float) -> Iterator[PlacedSet]:
         """Pairs worth sharing, each at its best option; those that may save most come first."""
         counts, names = Counter(self.placing.queue), self._of_name
         for a, b in sorted(combinations_with_replacement(names, 2), key=self._least_part):

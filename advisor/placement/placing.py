@@ -110,7 +110,7 @@ class Pool:
         profiles: One for each kind, in their order; None: it cannot run there.
         limits: What every set keeps there.
         of_pairs: Predictor of two jobs; None: the law of sets predicts them, too.
-        ask: Decides on each set that is planned; None: `asked_of` these predictors.
+        ask: Decides on each set that is planned; None: `decider_of` these predictors.
         running: Kinds of the jobs that run on its one card and keep their shares; `ask` decides on
             them and one more job. Such pools come last.
         now: What these do without it.

@@ -733,7 +733,7 @@ def _more(master: _Master, kept: Floats, most: int) -> Floats:
 def _placed_queue(placing: Placing, time_limit_s: float) -> Plan:
     started = time.monotonic()
     ends, pairs = started + time_limit_s, QueuePairs(placing)
-    sets = [*pairs.alone.values(), *pairs.worth_sharing(started + _SEARCH_PART * time_limit_s)]
+    sets = [*pairs.alone.values(), *pairs.sharing_pairs(started + _SEARCH_PART * time_limit_s)]
     _check_seated(placing, sets)
     master = _Master(placing, spare=False)
     master.add(sets)

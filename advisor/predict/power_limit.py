@@ -58,7 +58,9 @@ def under_limit(profile: Profile, limit_w: float) -> Profile:
     if limit_w < LEAST * profiled_w:
         raise InputError(
             f"what {profile.job} does at {limit_w:g} W is not known",
-            why=f"it was profiled under {profiled_w:g} W, and limits are known down to half of that",
+            why=(
+                f"it was profiled under {profiled_w:g} W, and limits are known down to half of that"
+            ),
             fix=f"profile it under that limit: advisor profile {profile.job}",
         )
     left = speed_left(limit_w, profile.values["power_w"], profiled_w)

@@ -295,8 +295,8 @@ _WAITING = 0.7
 TAILS = Tails(crowd=1.5, kernel_s=12e-6, held=0.07, burst_ms=12.0, memory=0.85)
 
 SLICING_KEPT, TURN_MS = 0.92, 3.0
-"""Of `turns` and `JobsAlone.later`; a GeForce loses nothing by changes of turns: of half of the
-networks of Lucid's table, on an RTX 3090 (docs/measurements/sets.md)."""
+"""Of `time_sliced` and `JobsAlone.later`; a GeForce loses nothing by changes of turns: of half of
+the networks of Lucid's table, on an RTX 3090 (docs/measurements/sets.md)."""
 
 FULLER = 0.15
 """Part of its power over active idle that a server saves beside jobs that want the whole GPU: its
@@ -691,7 +691,7 @@ class JobsAlone:
         kernel_s: Time that one takes.
         hold_s: That it keeps others off.
         guessed: 1 where kernels are not known.
-        slicing_kept: As `TURNS_KEPT`, of its card.
+        slicing_kept: As `SLICING_KEPT`, of its card.
         wanted_w: What it would draw without the power limit.
     """
 

@@ -53,13 +53,13 @@ class _Run:
 
     Attributes:
         of: Its total, as in `3/60`; None: it has none.
-        reads: How many different numbers it has shown.
+        shown: How many different numbers it has shown.
         step: Its largest rise.
     """
 
     of: float | None
     last: float
-    reads: int = 1
+    shown: int = 1
     step: float = 0.0
 
     @property
@@ -75,7 +75,7 @@ class _Run:
     def rise_to(self, number: float) -> float:
         """Take a number that is no smaller; the progress since the last one."""
         rise = number - self.last
-        self.reads += rise > 0
+        self.shown += rise > 0
         self.last, self.step = number, max(self.step, rise)
         return rise
 
@@ -145,7 +145,7 @@ class Tally:
     def _rise(self, run: _Run, number: float) -> None:
         self._low = []
         rise = number - run.last
-        if run.reads > self._sure_at:
+        if run.shown > self._sure_at:
             self._before = None
         if self._before and number >= self._before[0] and rise > 2 * run.step:
             # The count goes on where it was: what rose meanwhile is a second counter.
@@ -159,9 +159,9 @@ class Tally:
         self._sum += run.left + number
         self._low, self._second = [], -math.inf
         run.last = number
-        run.reads += 1
+        run.shown += 1
         # Within five numbers of a new start the count may turn out to have gone on beside it.
-        self._sure_at = run.reads + 5
+        self._sure_at = run.shown + 5
 
     def _note_other(self, run: _Run, other: _Run) -> None:
         """Another total: the next epoch of this counter, or another counter beside it."""
@@ -186,7 +186,7 @@ class Tally:
         else:
             other_run.rise_to(max(other_run.last, other.last))
             # After so many numbers it is the work, where the first one had fewer.
-            if other_run.reads >= max(run.reads, 20):
+            if other_run.shown >= max(run.shown, 20):
                 self._replace(run, other_run, former=True)
 
     def _replace(self, run: _Run, other: _Run, *, former: bool = False) -> None:

@@ -588,15 +588,15 @@ class _Look:
             JobError: the command failed.
         """
         begun_s = now_s = time.monotonic()
-        asked_at_s, busy = begun_s - ASK_S, False
+        polled_s, busy = begun_s - ASK_S, False
         is_open = False
         while (code := self._job.poll()) is None and (
             now_s - begun_s < seconds or (is_open and now_s - begun_s < _LONGEST_LOOK_S)
         ):
             time.sleep(LOOK_S)
             now_s = time.monotonic()
-            if now_s - asked_at_s >= ASK_S:
-                asked_at_s, busy = now_s, computes()
+            if now_s - polled_s >= ASK_S:
+                polled_s, busy = now_s, computes()
                 self._ask()
             self._read(now_s, busy=busy)
             if (read_plain(self._folder / "progress", 8) or bytes(8)) != bytes(8):

@@ -262,7 +262,7 @@ class EnergyPerUnit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AskedJob:
+class RequestedJob:
     """One of the jobs that were asked about.
 
     Attributes:
@@ -476,7 +476,7 @@ class Recommendation(Tabular):
         said: In words; None: not asked for.
     """
 
-    jobs: tuple[AskedJob, ...]
+    jobs: tuple[RequestedJob, ...]
     gpu_model: str
     objective: str
     verdict: SharingVerdict
@@ -655,7 +655,7 @@ class Gains:
     speeds: tuple[tuple[float, float] | None, ...]
 
 
-QueueWorth: TypeAlias = Literal["yes", "barely", "no"]
+QueueGain: TypeAlias = Literal["yes", "barely", "no"]
 """Whether sharing pays for a queue: a twentieth of its GPU time or energy or more, less, or nobody
 shares."""
 
@@ -734,7 +734,7 @@ class Queue(Totals):
         baselines: What simpler ways take.
     """
 
-    worth: QueueWorth
+    worth: QueueGain
     filling_jobs: tuple[str, ...]
     idle_power_w: float
     schedule: tuple[PlacedJob, ...]

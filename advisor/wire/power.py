@@ -307,7 +307,7 @@ class InputPoint(Product):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InputAsked:
+class InputQuery:
     """A product whose power is asked for: its operands as text, or their fingerprint.
 
     Attributes:
@@ -331,7 +331,7 @@ class InputAsked:
 class InputPowerRequest:
     """Products whose power is asked for."""
 
-    inputs: Annotated[tuple[InputAsked, ...], Bounds(min_length=1, max_length=64)]
+    inputs: Annotated[tuple[InputQuery, ...], Bounds(min_length=1, max_length=64)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -134,7 +134,7 @@ class ModelAdvice:
         saved, lower = d.choice and d.choice.prediction.energy_saved.value, lower_limits(d)
         return wire.Recommendation(
             jobs=tuple(
-                wire.AskedJob(
+                wire.RequestedJob(
                     job=profile.job,
                     rate_unit=profile.rate_unit,
                     alone=wire.Alone(
@@ -232,17 +232,19 @@ class SetAdvisor:
             measured=measured,
         )
 
-    def advise(self, question: RecommendationRequest, request: Request) -> ModelAdvice:
+    def advise(self, wire_request: RecommendationRequest, request: Request) -> ModelAdvice:
         """The answer to a request; of one job alone this is a set of most copies.
 
         Raises:
             As `decide`.
         """
-        if len(question.names) == 1:
+        if len(wire_request.names) == 1:
             return self._copies(request)
         # The MPS daemon that runs sets no lower limit.
         there = (
-            Running(split=Split(question.running), cap_percent=WHOLE) if question.running else None
+            Running(split=Split(wire_request.running), cap_percent=WHOLE)
+            if wire_request.running
+            else None
         )
         return self.answer(request, there)
 

@@ -152,27 +152,27 @@ recommend = _wrapped(advise)
 
 
 def _answer(
-    question: RecommendationRequest, settings: Settings, profiles: str | Path | None
+    wire_request: RecommendationRequest, settings: Settings, profiles: str | Path | None
 ) -> _Advice:
-    request, file = request_of(question, settings), None if profiles is None else Path(profiles)
-    several = len(question.names) > 1
+    request, file = request_of(wire_request, settings), None if profiles is None else Path(profiles)
+    several = len(wire_request.names) > 1
     profile_set = find_profiles(
-        question.looked_at,
+        wire_request.looked_at,
         settings,
-        question.gpu_model,
+        wire_request.gpu_model,
         file,
         several_gpus=several,
-        power_limit_w=question.power_limit_w,
+        power_limit_w=wire_request.power_limit_w,
     )
-    set_advisor = SetAdvisor.of(AdvisorInputs.read(profile_set, settings, question.gpu_uuid))
-    if len(question.names) > ADVISED_JOBS:
+    set_advisor = SetAdvisor.of(AdvisorInputs.read(profile_set, settings, wire_request.gpu_uuid))
+    if len(wire_request.names) > ADVISED_JOBS:
         # It loads a solver, which two jobs do without.
         from advisor_advice.placing import advised
 
-        given = advised(set_advisor, question, request)
+        given = advised(set_advisor, wire_request, request)
     else:
-        given = set_advisor.advise(question, request)
-    return given, recommendation(given, question)
+        given = set_advisor.advise(wire_request, request)
+    return given, recommendation(given, wire_request)
 
 
 def replicas(

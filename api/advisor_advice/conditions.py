@@ -52,7 +52,6 @@ from advisor.predict.measured import (
     narrowed,
     windows_of,
 )
-from advisor.predict.one_window import mean_window, window_of_point
 from advisor.predict.power_limit import LimitPredictor, limit_warnings, under_limit
 from advisor.predict.predictions import Prediction, Predictions, Predictor, is_within
 from advisor.predict.profiles import (
@@ -66,6 +65,7 @@ from advisor.predict.profiles import (
     with_active_idle,
 )
 from advisor.predict.sets import AnyOptionPredictor, has_short_blocks
+from advisor.predict.single_window import mean_window, window_of_point
 from advisor.settings import Settings
 from advisor.validity.drift import Compared, drifts_of, find_drifts, widened
 from advisor.validity.points import is_usable, undisputed, why_no_profile
@@ -81,11 +81,11 @@ from advisor_data.bundled import (
     select,
 )
 from advisor_data.files import read_points
-from advisor_data.known import all_checks, checked_counts
 from advisor_data.lists import Span
+from advisor_data.measurements import all_checks, checked_counts
 from advisor_models.model_predictor import ModelPredictor
-from advisor_models.one_window import bundled_head
 from advisor_models.registry import Registry
+from advisor_models.single_window import bundled_head
 
 # How many jobs without a profile are named; a placement can have hundreds.
 _NAMED = 3

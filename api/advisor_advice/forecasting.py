@@ -320,7 +320,7 @@ def better(
 ) -> tuple[Resplit, LaunchSet | None]:
     """Whether another split of jobs that run does more work per joule, beyond its range.
 
-    The split is what would be recommended now, with what their launch has `observations` of them. A job
+    The split is what would be recommended now, with the `observations` of their launch. A job
     that is left under its limit is held against the whole GPU.
 
     Returns:

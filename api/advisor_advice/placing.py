@@ -86,7 +86,7 @@ def place_request(request: PlacementRequest, settings: Settings) -> Request:
 
 
 def place_jobs(
-    question: PlacementRequest,
+    wire_request: PlacementRequest,
     settings: Settings,
     also: Mapping[str, int] | None = None,
     file: Path | None = None,
@@ -102,9 +102,9 @@ def place_jobs(
         NoSplitError: a job keeps its limits nowhere.
         StoreError: profiles, or what the check of a GPU model found, cannot be read.
     """
-    request, inputs = place_request(question, settings), list[AdvisorInputs]()
-    for gpu_model in (question.gpu_model, *(also or ())):
-        names = question.types
+    request, inputs = place_request(wire_request, settings), list[AdvisorInputs]()
+    for gpu_model in (wire_request.gpu_model, *(also or ())):
+        names = wire_request.types
         if also and gpu_model is not None:
             names = sorted({*names} & {*all_profiles(settings, gpu_model)})
             if not names:
@@ -112,15 +112,15 @@ def place_jobs(
                     f"no job has a profile on {gpu_model}", fix="leave out that GPU model"
                 )
         profile_set = find_profiles(
-            names, settings, gpu_model, file, power_limit_w=question.power_limit_w
+            names, settings, gpu_model, file, power_limit_w=wire_request.power_limit_w
         )
-        inputs.append(AdvisorInputs.read(profile_set, settings, question.gpu_uuid, any_of=True))
-    return placed(question, request, inputs, [question.gpus, *(also or {}).values()])
+        inputs.append(AdvisorInputs.read(profile_set, settings, wire_request.gpu_uuid, any_of=True))
+    return placed(wire_request, request, inputs, [wire_request.gpus, *(also or {}).values()])
 
 
 def placement_text(
     registry: Registry,
-    question: PlacementRequest,
+    wire_request: PlacementRequest,
     request: Request,
     profile_set: ProfileSet,
     checked: CheckedCounts | None,
@@ -137,11 +137,11 @@ def placement_text(
     inputs = AdvisorInputs(
         profile_set=profile_set, model=model, checked=checked, conditions=conditions
     )
-    return write_bytes(placed(question, request, [inputs], [question.gpus]))
+    return write_bytes(placed(wire_request, request, [inputs], [wire_request.gpus]))
 
 
 def placed(
-    question: PlacementRequest,
+    wire_request: PlacementRequest,
     request: Request,
     inputs: Sequence[AdvisorInputs],
     gpus: Sequence[int | None],
@@ -153,19 +153,19 @@ def placed(
             for a queue, for GPUs of several models, or below what one card takes.
         NoSplitError: a job keeps its limits nowhere.
     """
-    if question.rack_power_w is None:
-        return _planned(question, request, inputs, gpus)[0]
+    if wire_request.rack_power_w is None:
+        return _planned(wire_request, request, inputs, gpus)[0]
     limits = [p.power_limit_w for of in inputs for p in of.profile_set.profiles]
     profiled_w = min((limit for limit in limits if limit), default=None)
-    if profiled_w is None or None in limits or question.is_queue or len(inputs) > 1:
+    if profiled_w is None or None in limits or wire_request.is_queue or len(inputs) > 1:
         raise InputError(
-            f"{question.rack_power_w:g} W for all GPUs say nothing here",
+            f"{wire_request.rack_power_w:g} W for all GPUs say nothing here",
             why="they are kept by one power limit for all, of GPUs of one model whose limit the "
             "profiles know, for jobs that run from now on",
             fix="leave out the budget, or the work and the other GPUs",
         )
-    most = gpus[0] or sum(job.count for job in question.jobs)
-    least_w, budget_w = LEAST * profiled_w, question.rack_power_w
+    most = gpus[0] or sum(job.count for job in wire_request.jobs)
+    least_w, budget_w = LEAST * profiled_w, wire_request.rack_power_w
     if budget_w < least_w:
         raise InputError(
             f"{budget_w:g} W are less than one GPU takes",
@@ -182,8 +182,8 @@ def placed(
         (of,) = inputs
         profiles = tuple(under_limit(profile, limit_w) for profile in of.profile_set.profiles)
         lower = replace(of, profile_set=replace(of.profile_set, profiles=profiles))
-        time_limit_s = question.time_limit_s / len(tried)
-        part = replace(question, gpus=count, time_limit_s=time_limit_s)
+        time_limit_s = wire_request.time_limit_s / len(tried)
+        part = replace(wire_request, gpus=count, time_limit_s=time_limit_s)
         placement, plan = _planned(part, request, [lower], [count])
         left = {p.job: p.whole_gpu_rate / (p.measured or p).whole_gpu_rate for p in profiles}
         kinds = plan.placing.kinds
@@ -197,26 +197,26 @@ def placed(
 
 
 def _planned(
-    question: PlacementRequest,
+    wire_request: PlacementRequest,
     request: Request,
     inputs: Sequence[AdvisorInputs],
     gpus: Sequence[int | None],
 ) -> tuple[wire.Placement, Plan]:
     """As `placed`, whatever all GPUs draw together."""
-    jobs = sum(job.count for job in question.jobs)
-    if question.gpu_uuid is not None and question.gpus != 1:
+    jobs = sum(job.count for job in wire_request.jobs)
+    if wire_request.gpu_uuid is not None and wire_request.gpus != 1:
         raise InputError(
-            f"{question.gpus or jobs} GPUs are not the one card {question.gpu_uuid}",
+            f"{wire_request.gpus or jobs} GPUs are not the one card {wire_request.gpu_uuid}",
             why="what a card draws beside others of its model is known of that card alone",
             fix="leave out the card, or place on one GPU",
         )
     filled = [of.profile_set.with_idle_power_filled(of.model.manifest.fill) for of in inputs]
     profiles = [p for profile_set, _ in filled for p in profile_set.profiles]
     served = {profile.job for profile in profiles if is_served(profile)}
-    request = _with_deadline(question, request, served)
+    request = _with_deadline(wire_request, request, served)
     works = Counter[tuple[str, float | None]]()
-    for job in question.jobs:
-        works[job.job, (job.work_s or WORK_S) if question.is_queue else None] += job.count
+    for job in wire_request.jobs:
+        works[job.job, (job.work_s or WORK_S) if wire_request.is_queue else None] += job.count
     order = sorted(works, key=lambda kind: (kind[0], kind[1] or 0.0))
     kinds = [
         Kind(name=name, count=works[name, work_s], is_server=name in served, work_s=work_s)
@@ -226,46 +226,48 @@ def _planned(
         pool_of(of, profile_set, count or jobs, kinds, request)
         for of, (profile_set, _), count in zip(inputs, filled, gpus, strict=True)
     ]
-    policy = question.policy(request.policy)
+    policy = wire_request.policy(request.policy)
     queue = [
         order.index((job.job, job.work_s or WORK_S))
-        for job in question.jobs
-        if question.is_queue
+        for job in wire_request.jobs
+        if wire_request.is_queue
         for _ in range(job.count)
     ]
     placing = Placing.of(kinds, pools, policy.deciding, policy.prices, queue)
-    plan = solver.place(placing, time_limit_s=question.time_limit_s)
+    plan = solver.place(placing, time_limit_s=wire_request.time_limit_s)
     notes = [text for _, texts in filled for text in texts]
     notes += _warnings(inputs, plan)
     return _to_wire(plan, inputs, tuple(dict.fromkeys(notes)), policy.prices.host_w), plan
 
 
 def advised(
-    set_advisor: SetAdvisor, question: RecommendationRequest, request: Request
+    set_advisor: SetAdvisor, wire_request: RecommendationRequest, request: Request
 ) -> ModelAdvice:
     """The answer to a request; jobs that do not share one GPU are placed on as few as they can.
 
     Raises:
-        As `KnownSet.advise`.
+        As `SetAdvisor.advise`.
     """
-    given = set_advisor.advise(question, request)
-    decision, jobs = given.decision, Counter(question.looked_at)
-    is_set = len(question.names) > ADVISED_JOBS and not hold_several(decision.profiles)
-    if decision.sharing_option or question.running or not is_set:
+    given = set_advisor.advise(wire_request, request)
+    decision, jobs = given.decision, Counter(wire_request.looked_at)
+    is_set = len(wire_request.names) > ADVISED_JOBS and not hold_several(decision.profiles)
+    if decision.sharing_option or wire_request.running or not is_set:
         return given
     profile_set, _ = set_advisor.inputs.profile_set.with_idle_power_filled(
         set_advisor.inputs.model.manifest.fill
     )
     served = {profile.job for profile in profile_set.profiles if is_served(profile)}
     kinds = [Kind(name=job, count=jobs[job], is_server=job in served) for job in sorted(jobs)]
-    pool = pool_of(set_advisor.inputs, profile_set, len(question.names), kinds, decision.request)
+    pool = pool_of(
+        set_advisor.inputs, profile_set, len(wire_request.names), kinds, decision.request
+    )
     aim = decision.request.policy.deciding
     placing = Placing.of(
         kinds, [pool], aim if aim in AIMS else DEFAULT_OBJECTIVE, decision.request.policy.prices
     )
     plan = solver.place(placing, time_limit_s=2.0)
     sets = [seated.launch for seated in _sets(plan) for _ in range(seated.count)]
-    return replace(given, gpus=tuple(sets) if len(sets) < len(question.names) else ())
+    return replace(given, gpus=tuple(sets) if len(sets) < len(wire_request.names) else ())
 
 
 def pool_of(
@@ -313,14 +315,14 @@ def decider_of(inputs: AdvisorInputs, request: Request, running: Running | None 
     return ask
 
 
-def _with_deadline(question: PlacementRequest, request: Request, served: set[str]) -> Request:
+def _with_deadline(wire_request: PlacementRequest, request: Request, served: set[str]) -> Request:
     """What runs from now to the deadline keeps its work over that time as its speed."""
-    if question.deadline_s is None:
+    if wire_request.deadline_s is None:
         return request
     least = dict(request.min_speed)
-    for job in question.jobs:
+    for job in wire_request.jobs:
         if job.job not in served:
-            speed = check_deadline(job.job, job.work_s or WORK_S, question.deadline_s)
+            speed = check_deadline(job.job, job.work_s or WORK_S, wire_request.deadline_s)
             least[job.job] = max(speed, least.get(job.job, request.policy.min_speed))
     return replace(request, min_speed=least)
 
@@ -475,7 +477,7 @@ def _queue(plan: Plan, schedule: Schedule) -> wire.Queue:
     )
 
 
-def _gain_of_queue(plan: Plan, schedule: Schedule) -> wire.QueueWorth:
+def _gain_of_queue(plan: Plan, schedule: Schedule) -> wire.QueueGain:
     """Whether sharing pays for the queue as a whole."""
     if plan.seated == plan.cards:
         return "no"

@@ -116,10 +116,10 @@ def basis(
     """
     of = listed(by_window) if len(by_window) <= ADVISED_JOBS else f"each of {len(by_window)} jobs"
     how = "a prior, with wide ranges," if is_prior else "estimated"
-    how_known = f"{how} from one window of {of}" if by_window else "predicted"
+    basis_text = f"{how} from one window of {of}" if by_window else "predicted"
     if measured is None:
-        return how_known
-    return measured.text if measured.at_choice else f"{how_known}; other splits {measured.text}"
+        return basis_text
+    return measured.text if measured.at_choice else f"{basis_text}; other splits {measured.text}"
 
 
 def _kept(

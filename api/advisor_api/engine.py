@@ -62,11 +62,11 @@ from advisor_advice.conditions import (
 from advisor_advice.placing import advised, place_request, placement_text
 from advisor_advice.words import recommendation
 from advisor_api import bundled
-from advisor_api.own_process import WorkerProcesses, worked
+from advisor_api.worker_process import WorkerProcesses, worked
 from advisor_data import Store
 from advisor_data.bundled import GPU_MODEL as BUNDLED_MODEL
-from advisor_data.known import ChecksStamp, checked_counts, checks_stamp
 from advisor_data.lists import job_rows
+from advisor_data.measurements import ChecksStamp, checked_counts, checks_stamp
 from advisor_models.model_predictor import ModelPredictor
 from advisor_models.registry import Manifest, Registry
 
@@ -530,17 +530,20 @@ class Engine(Collector):
         """What is known of the model in use."""
         return (await self._reader.predictor(await self.present.kept())).manifest
 
-    async def _recommended(self, kept: _Kept, question: RecommendationRequest) -> bytes:
-        request, set_advisor = request_of(question, self._settings), await self._set(kept, question)
+    async def _recommended(self, kept: _Kept, wire_request: RecommendationRequest) -> bytes:
+        request, set_advisor = (
+            request_of(wire_request, self._settings),
+            await self._set(kept, wire_request),
+        )
 
         def made() -> Recommendation:
             # Where they run instead is a reason, and takes longer than all else.
             given = (
-                advised(set_advisor, question, request)
-                if question.words
-                else set_advisor.advise(question, request)
+                advised(set_advisor, wire_request, request)
+                if wire_request.words
+                else set_advisor.advise(wire_request, request)
             )
-            return recommendation(given, question)
+            return recommendation(given, wire_request)
 
         return await worked(lambda: write_bytes(made()), self._working)
 

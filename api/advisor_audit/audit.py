@@ -14,7 +14,7 @@ prove.
 
 How far off it may be is drawn many times. Two things are not known. What jobs are of which one
 window was seen: in each of a number of worlds all of them are off at once, as jobs of families that
-the head had not seen were (`advisor_models.one_window`), and what was seen is packed anew; the
+the head had not seen were (`advisor_models.single_window`), and what was seen is packed anew; the
 median of the worlds is what an audit says, as a packer that knew more would find more, and a world
 may be far off. And what sets do otherwise than the law says: by the same wherever a set runs, and
 half of the variance is taken to be common to all sets of a class (assumed), since all of them are
@@ -49,9 +49,9 @@ from advisor.files import replace_file
 from advisor.formats.job_file import watched_job
 from advisor.formats.moments import now, to_text
 from advisor.predict.features import MEASURED_ON
-from advisor.predict.one_window import LEARNED_LIMIT_W, SM
 from advisor.predict.profiles import Floats, Profile
 from advisor.predict.sets import ENERGY_ERRORS, P99_ERRORS, SPEED_ERRORS
+from advisor.predict.single_window import LEARNED_LIMIT_W, SM
 from advisor.runtime.processes import descendants, name_of, owner_of
 from advisor_audit.owners import FAMILIES, Owner
 from advisor_audit.packing import (
@@ -84,7 +84,7 @@ from advisor_audit.sources import (
     Source,
     write_lines,
 )
-from advisor_models.one_window import SingleWindowHead
+from advisor_models.single_window import SingleWindowHead
 from advisor_profiling.attached import (
     GpuLook,
     HostGpus,
@@ -1228,7 +1228,7 @@ class _Card:
 class HostWatch:
     """The GPUs of this host, looked at again and again; `keep` gets what is seen of jobs alone.
 
-    A job is named by `jobs_dir`, or after its command (`advisor.formats.job_file.seen_job`).
+    A job is named by `jobs_dir`, or after its command (`advisor.formats.job_file.watched_job`).
 
     Raises:
         SourceError: no driver, or no GPU.

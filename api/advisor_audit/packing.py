@@ -29,7 +29,9 @@ from advisor.core.wording import NAME
 from advisor.decide.limits import Request
 from advisor.placement.placing import LEVELS, Ints, Kind, Placing, Pool, SetAnswers, Sets
 from advisor.predict.features import MEASURED_ON
-from advisor.predict.one_window import (
+from advisor.predict.profiles import Floats, Profile, Serving
+from advisor.predict.sets import CLASSES, OF_SET, TAILS, SetClass
+from advisor.predict.single_window import (
     DRAM,
     IDLE_W,
     LEARNED_LIMIT_W,
@@ -38,8 +40,6 @@ from advisor.predict.one_window import (
     SM,
     SoloWindow,
 )
-from advisor.predict.profiles import Floats, Profile, Serving
-from advisor.predict.sets import CLASSES, OF_SET, TAILS, SetClass
 from advisor_audit.owners import Owner, workload_name
 from advisor_audit.phases import Blocks, Segment, joined
 from advisor_audit.sources import (
@@ -51,7 +51,7 @@ from advisor_audit.sources import (
     TOTAL,
     USED,
 )
-from advisor_models.one_window import SingleWindowHead
+from advisor_models.single_window import SingleWindowHead
 
 
 class Workload(NamedTuple):

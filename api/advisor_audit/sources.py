@@ -47,7 +47,7 @@ from advisor.core.telemetry import (
 )
 from advisor.errors import InputError, SourceError, TooMuchError
 from advisor.formats.wire import values_in
-from advisor.predict.one_window import BUSY, DRAM, MEMORY_BUSY, SM
+from advisor.predict.single_window import BUSY, DRAM, MEMORY_BUSY, SM
 from advisor_audit.owners import FAMILIES, Family, carriers_of, workload_name
 from advisor_profiling.attached import HostGpus
 from advisor_profiling.telemetry.dcgm import (
@@ -366,7 +366,10 @@ def _other_metrics(names: Iterable[str]) -> str:
     there = set(names)
     if program_names := sorted({_ADAPTER_OF[name].program for name in _NAMES & there}):
         labels = sorted({label for name in _NAMES & there for label in _ADAPTER_OF[name].gpu})
-        return f"it is {' and '.join(program_names)}, and no row has one of the labels {', '.join(labels)}"
+        return (
+            f"it is {' and '.join(program_names)}, and no row has one of the labels "
+            f"{', '.join(labels)}"
+        )
     few = sorted(filter(str.isidentifier, there))[:5]
     programs = dict.fromkeys(adapter.program for adapter in _ADAPTERS)
     what = f"{len(there)} other metrics, such as {', '.join(few)}" if few else "no metric"

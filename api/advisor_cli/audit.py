@@ -45,7 +45,7 @@ from advisor_audit.sources import (
 from advisor_cli.console import AsJson, ProfilesOption, as_json_text, print_list, print_screen, say
 from advisor_cli.progress import progress
 from advisor_data import open_store
-from advisor_models.one_window import bundled_head
+from advisor_models.single_window import bundled_head
 from advisor_profiling.attached import HostGpus
 
 DAY_S = 86400.0

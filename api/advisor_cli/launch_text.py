@@ -414,7 +414,10 @@ def _headline(state: str, observation: Observation | None, jobs: Sequence[_Job])
     if observation is None:
         return f"{state.upper()}: nothing ran together."
     names = listed(as_requested(job.part.job for job in jobs).split())
-    return f"{state.upper()} after {duration_text(_took_s(observation))}: {names} {_split(observation, jobs)}."
+    return (
+        f"{state.upper()} after {duration_text(_took_s(observation))}: {names} "
+        f"{_split(observation, jobs)}."
+    )
 
 
 def _split(observation: Observation, jobs: Sequence[_Job]) -> str:
@@ -424,7 +427,10 @@ def _split(observation: Observation, jobs: Sequence[_Job]) -> str:
     units = " + ".join(str(job.part.units) for job in jobs)
     if not observation.units_total or "None" in units:
         return f"at {'/'.join(f'{job.part.share_percent:g}' for job in jobs)}{low}"
-    return f"at {units} of {observation.units_total} {UNIT_NAMES[vendor_of(observation.gpu_model)]}{low}"
+    return (
+        f"at {units} of {observation.units_total} "
+        f"{UNIT_NAMES[vendor_of(observation.gpu_model)]}{low}"
+    )
 
 
 def _of_pair(

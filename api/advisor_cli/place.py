@@ -329,11 +329,13 @@ def _lines(placement: Placement) -> Iterator[tuple[str, str]]:
         yield (
             "Limit",
             f"{limit_w:.0f} W for each of {count}, {limit_w * count / 1000:,.4g} kW in all: "
-            f"{LIMIT_COMMANDS[vendor_of(placement.gpus[0].gpu_model)]} {limit_w:.0f}, as administrator",
+            f"{LIMIT_COMMANDS[vendor_of(placement.gpus[0].gpu_model)]} {limit_w:.0f}, as "
+            "administrator",
         )
     yield (
         "Against",
-        f"separate GPUs, the same work: {less_or_more(placement.energy_saved)} energy with free GPUs "
+        f"separate GPUs, the same work: {less_or_more(placement.energy_saved)} energy with "
+        "free GPUs "
         f"off, {less_or_more(placement.energy_saved_idle)} with them idle, "
         f"{less_or_more(placement.gpu_time_saved)} GPU time",
     )

@@ -141,7 +141,8 @@ def _show_partners(partners: Partners) -> None:
     """Print partners, the best size alone and how many copies there is memory for."""
     job, best = partners.job, partners.partners
     say(
-        f"{job} on the {partners.gpu_model}: {len(best)} best of {partners.looked_at} jobs to share it "
+        f"{job} on the {partners.gpu_model}: {len(best)} best of {partners.looked_at} jobs to "
+        "share it "
         "with, predicted or measured; against one after the other"
     )
     price: Columns[Partner] = [("price", lambda p: _less(p.cost_saved))]
@@ -416,7 +417,10 @@ def _show_replicas(answer: Recommendation, *, with_notes: bool) -> None:
     print_folded(
         console,
         "",
-        f"{job.job} on the {answer.gpu_model}{sharing_words.get(sharing, '')}: {copies}. {rests_on}",
+        (
+            f"{job.job} on the {answer.gpu_model}{sharing_words.get(sharing, '')}: {copies}. "
+            f"{rests_on}"
+        ),
     )
     if count.best > 1:
         off, idle = (less_or_more(x.value, 0) for x in (best.energy_saved, best.energy_saved_idle))

@@ -586,7 +586,10 @@ def _check_ends(jobs: Sequence[Job]) -> None:
         raise InputError(
             "all of these are servers",
             why="a queue ends its servers with its last batch job",
-            fix=f"run them until they are stopped: advisor launch {as_requested(j.name for j in jobs)}",
+            fix=(
+                "run them until they are stopped: advisor launch "
+                f"{as_requested(j.name for j in jobs)}"
+            ),
         )
 
 

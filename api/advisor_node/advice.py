@@ -36,7 +36,7 @@ from advisor.core.gpu import (
 from advisor.core.records import grouped
 from advisor.errors import InputError
 from advisor.placement.solver import solved
-from advisor.wire.answers import AskedJob, Option
+from advisor.wire.answers import Option, RequestedJob
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -267,7 +267,7 @@ def _has_priority(option: Option) -> bool:
     return any(PRIORITY in job.environment for job in option.jobs)
 
 
-def _needs_mib(jobs: Sequence[AskedJob]) -> tuple[float | None, ...]:
+def _needs_mib(jobs: Sequence[RequestedJob]) -> tuple[float | None, ...]:
     return tuple(job.alone.memory_used_mib for job in jobs)
 
 

@@ -415,13 +415,13 @@ def _schema_state(connection: Connection) -> SchemaState:
 
     An empty database is "older"; one from before the first migration is "unreleased".
     """
-    known_revisions = revisions()
+    all_revisions = revisions()
     revision = None
     if inspect(connection).has_table(VERSION_TABLE):
         revision = connection.scalar(text(f"SELECT version_num FROM {VERSION_TABLE}"))
-    if revision is not None and revision not in known_revisions:
-        return "unreleased" if revision < known_revisions[0] else "newer"
-    return "current" if revision == known_revisions[-1] else "older"
+    if revision is not None and revision not in all_revisions:
+        return "unreleased" if revision < all_revisions[0] else "newer"
+    return "current" if revision == all_revisions[-1] else "older"
 
 
 def revisions() -> list[str]:
@@ -850,7 +850,7 @@ def _stored_unsigned(
         ids = [record.point_id for record in some]
         wanted = select(table.c.document).where(table.c.point_id.in_(ids))
         stored = set(_read(connection, kind, wanted))
-        ids_stored |= {of for one, of in some.items() if one in stored}
+        ids_stored |= {of for record, of in some.items() if record in stored}
     return ids_stored
 
 

@@ -170,7 +170,7 @@ class OtherGpu:
     Attributes:
         widening: By head, how much further apart the bounds are there; 1 or more.
         left_out: GPU models that were left out of training, one at a time, to find this out; empty
-            where there is one only: the widening is then `HeadLearner.one_gpu_widening`.
+            where there is one only: the widening is then `HeadLearner.single_gpu_widening`.
         pairs_to_par: Measured pairs of the new GPU model from which on intervals hold what they
             promise without being wider; None: more than `MOST_PAIRS`.
     """

@@ -132,7 +132,8 @@ def kernel_section(number: int, kernel: KernelReport) -> _Section:
     curve = Figure(
         f"kernel-{number}-curve",
         f"{name}: power since the start of a run in bins of {kernel.resolution_ms:.3g} ms, "
-        f"with the window of {kernel.window_ms:.4g} ms taken out; nothing finer can be told. The band "
+        f"with the window of {kernel.window_ms:.4g} ms taken out; nothing finer can be told. "
+        "The band "
         "is of 95 %. Dots are means of what was read meanwhile: late, and smeared.",
         partial(_draw_curve, kernel),
         0.55,
@@ -220,7 +221,10 @@ def _kernel_note(kernel: KernelReport) -> str:
     if (difference := kernel.difference) is not None:
         against = f", {_differ(kernel)} against the curve" if _differ(kernel) else ""
         joules = _within(difference.counter, "{:.4g}")
-        counter = f"By the energy counter {joules} J in executions {difference.first} to {difference.last}"
+        counter = (
+            f"By the energy counter {joules} J in executions {difference.first} to "
+            f"{difference.last}"
+        )
         counter += f"{against}."
     dropped = "".join(f", {count} dropped: {why}" for why, count in kernel.dropped.items())
     return (

@@ -26,7 +26,7 @@ def _build(args: argparse.Namespace) -> harness.Work:
         (lambda: torch.add(a, b, out=out), 16),
         (lambda: torch.sort(a, out=(out, order))[0], 1),
     ]
-    chance, record = random.Random(str(harness.own_seed(args))), harness.recorder(args.device)
+    chance, record = random.Random(str(harness.process_seed(args))), harness.recorder(args.device)
 
     def step() -> None:
         time.sleep(chance.uniform(0.5, 1.5) * args.pause_ms / 1000)

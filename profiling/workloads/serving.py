@@ -198,7 +198,7 @@ def _answers(args: argparse.Namespace) -> _ModelService:
 def _serve(service: _ModelService, args: argparse.Namespace, value: float) -> None:
     """Answer requests at `--rate` until `--seconds` are over or the advisor quits."""
     progress = harness.Progress(on_pause=lambda: server.pause())
-    arrivals = Arrivals(args.rate, QUEUED_BATCHES * args.batch, harness.own_seed(args))
+    arrivals = Arrivals(args.rate, QUEUED_BATCHES * args.batch, harness.process_seed(args))
     record = harness.recorder(args.device)
     if args.continuous:
         server = ContinuousServer(

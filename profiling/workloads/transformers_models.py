@@ -240,7 +240,7 @@ def _from_storage(model: Model, dtype: torch.dtype, args: argparse.Namespace) ->
         # Bytes that are all as likely have the mean 127.5 and the standard deviation 73.9.
         return cast({"pixel_values": pixels.float().sub_(127.5).div_(73.9)}, dtype, model)
 
-    batches = harness.prefetched(read_pinned, args.input_ms / 1000, harness.own_seed(args))
+    batches = harness.prefetched(read_pinned, args.input_ms / 1000, harness.process_seed(args))
     return map(placed, batches)
 
 

@@ -18,7 +18,7 @@ from advisor_audit.audit import Audit, Wanted, audit
 from advisor_audit.owners import families_of
 from advisor_audit.sources import SeriesFile
 from advisor_data.bundled import bundled_solo_points
-from advisor_models.one_window import bundled_head
+from advisor_models.single_window import bundled_head
 
 STEP_S, BEGIN_S, MINUTES = 60.0, 1_700_000_400.0, 360
 H200, MI300X = "NVIDIA H200", "AMD Instinct MI300X OAM"

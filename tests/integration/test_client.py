@@ -46,7 +46,7 @@ from advisor.errors import AdvisorError, InputError
 from advisor.formats.wire import read, to_plain, write
 from advisor.installed import install
 from advisor.runtime.processes import wait_until
-from advisor.wire.power import InputAsked
+from advisor.wire.power import InputQuery
 from advisor_advice.ask import recommend
 from advisor_cli import recommend as recommend_command, recommend as replicas_command
 from advisor_cli.measure.profile import profile, profile_command
@@ -139,7 +139,7 @@ EVERY_CALL: list[tuple[Any, ...]] = [
     ("recommend_batch", [ASKED]),
     ("gains", GainsRequest(gpu_model="NVIDIA H200", jobs=("a",))),
     ("place", PlacementRequest(jobs=(QueuedJobs(job="a"),), gpus=1)),
-    ("input_power", [InputAsked(operands="zeros", shape=(8, 8, 8), dtype="bf16")]),
+    ("input_power", [InputQuery(operands="zeros", shape=(8, 8, 8), dtype="bf16")]),
     ("jobs",),
     ("profile", "a"),
     ("put_profile", "a", own_points()),

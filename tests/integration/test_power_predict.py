@@ -17,13 +17,13 @@ from made_up_input_points import points, references
 from reading import answer_of
 from rich.console import Console
 
-from advisor.client import InputAsked
+from advisor.client import InputQuery
 from advisor.errors import ModelError
 from advisor.formats.wire import read
 from advisor.wire.power import InputPredictions
 from advisor_cli import progress
 from advisor_cli.power.input import PREDICTED, predicted_table
-from advisor_data.known import input_points_text
+from advisor_data.measurements import input_points_text
 from advisor_power.data.predictor import load_input_model, model_folder, predictions, with_features
 from advisor_training import learners
 
@@ -97,7 +97,7 @@ def test_more_sms_than_the_card_has_are_refused(modelled: Advisor, units: str) -
 def test_a_terminal_cuts_no_number(with_input_model: Path) -> None:
     """Power, speed and energy with bounds need more than 80 columns."""
     text = "normal(0,1)|sparse(0.5)|scale(1024)"
-    asked = InputAsked(operands=text, shape=(1024, 1024, 1024), dtype="bf16")
+    asked = InputQuery(operands=text, shape=(1024, 1024, 1024), dtype="bf16")
     model = load_input_model(with_input_model / "home")
     found = predictions(model, [with_features(asked)]).predictions
     drawn = io.StringIO()

@@ -29,7 +29,7 @@ from advisor.settings import read_settings
 from advisor.validity.sensor_record import SENSOR_RECORDS, keep_record, origin_of, record_for
 from advisor_cli.app import app
 from advisor_cli.measure import testbeds
-from advisor_data.known import (
+from advisor_data.measurements import (
     KERNEL_REPORTS,
     all_sensors,
     bundled_kernels,

@@ -84,7 +84,7 @@ def test_only_completed_steps_are_counted_and_all_of_them(done_before_each: list
         gpu.complete(done)
         finished.launched()
         assert counts[-1] == gpu.completed * UNITS
-        assert gpu.launched - gpu.completed <= harness.STEPS_UNDER_WAY
+        assert gpu.launched - gpu.completed <= harness.STEPS_IN_FLIGHT
     finished.drain()
     assert counts[-1] == len(done_before_each) * UNITS
 
@@ -101,13 +101,13 @@ def test_steps_under_way_are_counted_before_the_job_waits(
     files.want(HOLD)
 
     def work() -> None:
-        for _ in range(harness.STEPS_UNDER_WAY + 1):
+        for _ in range(harness.STEPS_IN_FLIGHT + 1):
             finished.launched()
 
     job = threading.Thread(target=work, daemon=True)
     job.start()
     files.wait_for(WAITING)
-    assert files.count() == (harness.STEPS_UNDER_WAY + 1) * UNITS
+    assert files.count() == (harness.STEPS_IN_FLIGHT + 1) * UNITS
     files.want(GO)
     job.join(10)
     assert not job.is_alive()

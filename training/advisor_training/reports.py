@@ -254,8 +254,10 @@ def _headline(evaluation: Evaluation) -> str:
     if not figures:
         return "No choice could be scored."
     return (
-        f"In {figures.choices} choices for {count_of(figures.pairs, 'pair')} of {figures.jobs} jobs, one "
-        f"of which it has not seen, the model saves {_between(figures.saved)} of the energy for the "
+        f"In {figures.choices} choices for {count_of(figures.pairs, 'pair')} of {figures.jobs} "
+        "jobs, one "
+        f"of which it has not seen, the model saves {_between(figures.saved)} of the energy "
+        "for the "
         f"same work (median {figures.saved_median.value:.1f} %), one after the other "
         f"where sharing does not pay; {figures.loses.value:.0f} % of the choices cost more energy. "
         f"Work is done {figures.stp.value:.2f} times as fast, the slower job runs at "

@@ -599,7 +599,10 @@ def decide(compared: Sequence[ComparedFigure], news: Sequence[str]) -> tuple[boo
 
 
 def _words(figure: ComparedFigure) -> str:
-    gain = f"{abs(figure.gain_percent):.2f} [{figure.low_percent:.2f} {figure.high_percent:.2f}] points"
+    gain = (
+        f"{abs(figure.gain_percent):.2f} [{figure.low_percent:.2f} "
+        f"{figure.high_percent:.2f}] points"
+    )
     return f"{figure.group} ({figure.figure} by {gain})"
 
 

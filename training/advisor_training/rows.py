@@ -84,7 +84,7 @@ from advisor_data.bundled import (
     select,
 )
 from advisor_data.files import read_points
-from advisor_data.known import checked_counts
+from advisor_data.measurements import checked_counts
 from advisor_models.model_predictor import HEADS, Head, inputs_of
 from advisor_models.registry import SPLIT, UNCAPPED
 

@@ -38,7 +38,7 @@ from advisor_api.http.limits import (
 )
 from advisor_api.http.options import ServeOptions
 from advisor_api.http.routing import error_body, fault_of, log_fault
-from advisor_api.own_process import ASKING, service_ends
+from advisor_api.worker_process import ASKING, service_ends
 
 _BUCKETS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 

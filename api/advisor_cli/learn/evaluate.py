@@ -30,7 +30,7 @@ def evaluate(
             "--check", help="As --quick; fails where a figure is worse than the bundled ones"
         ),
     ] = False,
-    own: Annotated[
+    local: Annotated[
         bool,
         typer.Option("--own", help="The model in use, on the pairs measured here; writes nothing"),
     ] = False,
@@ -52,7 +52,7 @@ def evaluate(
     """
     if (tables or clones) and not public:
         raise InputError("tables and --from go with --public only", fix="add --public")
-    if own + public + (quick or against or with_bundled) > 1:
+    if local + public + (quick or against or with_bundled) > 1:
         raise InputError(
             "--own and --public each answer another question",
             fix="--own goes with --pairs and --solo, --public with tables and --from",
@@ -63,7 +63,7 @@ def evaluate(
     if public:
         evaluation.show_public(tables or (), clones, as_json=as_json)
         return
-    if own:
+    if local:
         evaluation.show_local(pairs, solo, as_json=as_json)
         return
     evaluation.show(

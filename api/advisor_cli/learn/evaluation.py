@@ -180,7 +180,8 @@ def _lines(evaluation: LocalEvaluation) -> Iterator[str]:
         f"power by {evaluation.power_mean_error_percent:.1f} %"
     )
     yield (
-        f"  intervals for {evaluation.coverage_percent:g} % hold {evaluation.rate_coverage_percent:.1f} % "
+        f"  intervals for {evaluation.coverage_percent:g} % hold "
+        f"{evaluation.rate_coverage_percent:.1f} % "
         f"of the rates and {evaluation.power_coverage_percent:.1f} % of the powers"
     )
     if evaluation.known_jobs:

@@ -16,7 +16,7 @@ from advisor.settings import read_settings
 from advisor.validity.sensor_record import SENSOR_RECORDS, SensorRecord
 from advisor.wire.power import ReadingError, SensorCurve
 from advisor_cli.console import AsJson, as_json_text, say, say_lines
-from advisor_data.known import all_kernels, all_sensors
+from advisor_data.measurements import all_kernels, all_sensors
 from advisor_power.data.measuring import InputPower, kept_inputs, with_ratios
 from advisor_power.report import (
     LIMITS,

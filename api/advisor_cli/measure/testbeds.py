@@ -25,7 +25,7 @@ from advisor_data.bundled import (
     bundled_set_references,
     bundled_solo_points,
 )
-from advisor_data.known import all_sensors
+from advisor_data.measurements import all_sensors
 from advisor_profiling.fanout import OnWhat
 from advisor_profiling.testbed import (
     Mode,

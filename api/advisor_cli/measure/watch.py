@@ -156,7 +156,7 @@ def _watch_host(every_s: float, lasts_s: float, *, once: bool, as_json: bool) ->
     """All jobs on the GPUs of this host, until the time is over or Ctrl-C."""
     from advisor.decide.limits import Request  # only here: a process is watched without numpy
     from advisor_audit.audit import HostWatch, Wanted
-    from advisor_models.one_window import bundled_head
+    from advisor_models.single_window import bundled_head
 
     settings = read_settings()
     wanted = Wanted(head=bundled_head(), within="user", limits=Request(policy=settings.policy))

@@ -13,7 +13,7 @@ from advisor.core.wording import count_of
 from advisor.errors import InputError, JobError
 from advisor.formats.wire import to_plain
 from advisor.settings import read_settings
-from advisor.wire.power import Estimate, InputAsked, InputPoint, InputPrediction
+from advisor.wire.power import Estimate, InputPoint, InputPrediction, InputQuery
 from advisor_cli.console import (
     AllowUnsafe,
     AsJson,
@@ -28,7 +28,7 @@ from advisor_cli.console import (
 )
 from advisor_cli.measure.testbeds import stoppable
 from advisor_cli.progress import counted, leaving_out
-from advisor_data.known import bundled_input_points, read_input_points
+from advisor_data.measurements import bundled_input_points, read_input_points
 from advisor_power.data import training
 from advisor_power.data.language import DTYPES, SWEEPS, parse_operands
 from advisor_power.data.measuring import (
@@ -250,7 +250,7 @@ def _predict(
 ) -> None:
     model = load_input_model(read_settings().home, gpu_model)
     inputs = [
-        InputAsked(
+        InputQuery(
             operands=case.operands,
             shape=case.shape,
             dtype=case.dtype,

@@ -26,7 +26,7 @@ from advisor_cli.console import (
     show_chart,
 )
 from advisor_cli.measure.testbeds import stoppable
-from advisor_data.known import all_sensors
+from advisor_data.measurements import all_sensors
 from advisor_power.gpu_worker import AnsweringSpec, Step, WorkerPlace, script_workload
 from advisor_power.kernels.measure import measure_operation
 from advisor_power.kernels.runs import (
@@ -271,7 +271,10 @@ def _ssp_line(power: KernelReport, before: str) -> str:
 def _difference_line(power: KernelReport) -> str:
     if (difference := power.difference) is None:
         return f"counter     {power.no_difference}"
-    each = f"counter     executions {difference.first}-{difference.last}: {_joules(difference.counter)} each"
+    each = (
+        f"counter     executions {difference.first}-{difference.last}: "
+        f"{_joules(difference.counter)} each"
+    )
     if difference.curve_j is None or difference.differ is None:
         return each
     return f"{each}, by the curve {_scaled(difference.curve_j)}: {difference.differ:+.1%}"

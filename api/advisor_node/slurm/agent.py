@@ -288,13 +288,13 @@ class SlurmAgent:
     def _open(self, folder: GpuFolder) -> Room[SlurmJob]:
         # Where no driver answers these jobs are left out, as others are; it may when the next come.
         self._gpus = self._gpus or {gpu.index: gpu for gpu in nvml.list_gpus()}
-        if (gpu_found := self._gpus.get(folder.index)) is None:
+        if (listed_gpu := self._gpus.get(folder.index)) is None:
             raise InputError(
                 f"there is no GPU {folder.index}",
                 why=f"the driver counts {len(self._gpus)} GPUs",
                 fix="list them in gres.conf as the driver does, /dev/nvidia0 first",
             )
-        gpu = self._gpus[folder.index] = with_units(gpu_found, self._settings)
+        gpu = self._gpus[folder.index] = with_units(listed_gpu, self._settings)
         environment = self._settings.job_environment()
         daemon = UserDaemon(gpu, folder, environment, lambda: nvml.context_pids(gpu.uuid))
         source = power_source(gpu, self._settings)

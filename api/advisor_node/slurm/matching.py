@@ -401,8 +401,8 @@ class QueueRound:
 
     def _kind(self, job: SlurmTask) -> object:
         partition = self.partitions.get(job.partition)
-        one_user = partition is None or partition.one_user
-        return (job.partition, job.where, job.user if one_user else None)
+        single_user = partition is None or partition.single_user
+        return (job.partition, job.where, job.user if single_user else None)
 
     def _limit(self, job: SlurmTask, low_speed: float) -> int | None:
         """The time that leaves it its work; None: no limit, -1: its partition allows less."""

@@ -470,7 +470,7 @@ class Partition:
         default_min, most_min: Time limit of jobs that say none, and the longest; None: no limit.
         cpus, memory_mib: What a GPU brings by default; None: nothing.
         nodes: Names.
-        one_user: A node serves one user at a time.
+        single_user: A node serves one user at a time.
     """
 
     name: str
@@ -479,7 +479,7 @@ class Partition:
     most_min: float | None
     cpus: int | None
     memory_mib: int | None
-    one_user: bool
+    single_user: bool
 
     @classmethod
     def by_name(cls, ask: SlurmCommand) -> "Mapping[str, Partition]":
@@ -537,7 +537,7 @@ def _partition(line: str, of_all: str) -> Partition:
         most_min=parse_minutes(words.get("MaxTime", "")),
         cpus=int(brings["DefCpuPerGPU"]) if "DefCpuPerGPU" in brings else None,
         memory_mib=int(brings["DefMemPerGPU"]) if "DefMemPerGPU" in brings else None,
-        one_user=words.get("ExclusiveUser") == "YES",
+        single_user=words.get("ExclusiveUser") == "YES",
     )
 
 

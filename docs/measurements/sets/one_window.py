@@ -22,10 +22,10 @@ from rows import Row, bundled_campaigns, rows_of
 
 from advisor.core.gpu import Sharing, Split, without_limits
 from advisor.core.objectives import NORMAL_90
-from advisor.predict.one_window import COUNTERS, ESTIMATED_SHARES, window_of
 from advisor.predict.predictions import is_within
 from advisor.predict.profiles import Floats, Profile, kind_of, make_profiles
 from advisor.predict.sets import AnyOptionPredictor, SetPredictor
+from advisor.predict.single_window import COUNTERS, ESTIMATED_SHARES, window_of
 from advisor_advice.conditions import (
     Expected,
     _bundled_alone as bundled_alone,
@@ -38,10 +38,10 @@ from advisor_data.bundled import (
     bundled_solo_points,
     select,
 )
-from advisor_models.one_window import BUNDLED, bundled_head
 from advisor_models.registry import Registry
+from advisor_models.single_window import BUNDLED, bundled_head
 from advisor_training.learners import family_of
-from advisor_training.one_window import blind, learnable, left_out, write_single_window
+from advisor_training.single_window import blind, learnable, left_out, write_single_window
 
 Key = tuple[str, str]
 """Job and GPU model."""

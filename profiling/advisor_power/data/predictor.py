@@ -32,11 +32,11 @@ from advisor.predict.features import rounded
 from advisor.predict.profiles import Floats
 from advisor.wire.power import (
     FEATURES,
-    InputAsked,
     InputPoint,
     InputPowerRequest,
     InputPrediction,
     InputPredictions,
+    InputQuery,
     MostOf,
     Product,
 )
@@ -519,7 +519,7 @@ class InputPredictor:
             for dtype in self._types
         }
 
-    def predict(self, wanted: InputAsked) -> InputPrediction:
+    def predict(self, wanted: InputQuery) -> InputPrediction:
         """What a product is expected to draw, of its fingerprint."""
         if wanted.features is None:
             raise InputError("there is no fingerprint to predict from")
@@ -594,7 +594,7 @@ def _most(product: Product, of: TypeModel) -> MostOf | None:
     return MostOf(feature=feature, difference_w=difference_w) if difference_w else None
 
 
-def with_features(wanted: InputAsked) -> InputAsked:
+def with_features(wanted: InputQuery) -> InputQuery:
     """The same with the fingerprint and the canonical text of its operands, which are filled."""
     if (wanted.operands is None) == (wanted.features is None):
         raise InputError(
@@ -616,7 +616,7 @@ def with_features(wanted: InputAsked) -> InputAsked:
     return wanted
 
 
-def with_sent_features(wanted: InputAsked) -> InputAsked:
+def with_sent_features(wanted: InputQuery) -> InputQuery:
     """As `with_features` of a request, whose matrices are small, and filled one after the other."""
     if wanted.operands is None:
         return with_features(wanted)
@@ -638,7 +638,7 @@ def with_sent_features(wanted: InputAsked) -> InputAsked:
         return with_features(wanted)
 
 
-def predictions(model: InputPredictor, inputs: Iterable[InputAsked]) -> InputPredictions:
+def predictions(model: InputPredictor, inputs: Iterable[InputQuery]) -> InputPredictions:
     """What products with fingerprints are expected to draw."""
     return InputPredictions(
         model=model.manifest.version,

@@ -33,7 +33,7 @@ from advisor.formats.wire import RecordLines, read, slug, write
 from advisor.predict.profiles import Floats
 from advisor.validity.sensor_record import AVERAGE_SETTLE_S, PowerChannel, SensorRecord
 from advisor.wire.power import CurveBin, Difference, Estimate, Histogram, KernelReport, StretchPower
-from advisor_data.known import KERNEL_REPORTS
+from advisor_data.measurements import KERNEL_REPORTS
 from advisor_power.gpu_worker import Conditions, Step
 from advisor_power.kernels.runs import (
     IDLE,
@@ -660,23 +660,19 @@ def measure_operation(
         lambda text: read(_Head if text.startswith(b'{"conditions"') else TraceBlock, text),
         _FRESH,
     )
-    lengths_found, blocks = (None, []) if wanted.fresh else _kept(lines)
-    if lengths_found is None:
-        lengths_found = _run_lengths(bench, run_of, sensors, wanted, report)
+    run_lengths, blocks = (None, []) if wanted.fresh else _kept(lines)
+    if run_lengths is None:
+        run_lengths = _run_lengths(bench, run_of, sensors, wanted, report)
         lines.path.unlink(missing_ok=True)
-        lines.add(_Head(conditions=conditions, found=lengths_found))
-    plan = _plan(lengths_found, channel, wanted)
+        lines.add(_Head(conditions=conditions, found=run_lengths))
+    plan = _plan(run_lengths, channel, wanted)
     check_cost(plan, channel, bin_ms=wanted.resolution_ms, most_s=wanted.most_s)
     planned(plan)
     # Short runs, for the energy of single executions as a difference, need idle before the runs.
-    short = (
-        max(1, lengths_found.executions // 2) if wanted.before == IDLE else lengths_found.executions
-    )
-    lengths, count = (lengths_found.executions, short), plan.runs // BLOCK_RUNS
+    short = max(1, run_lengths.executions // 2) if wanted.before == IDLE else run_lengths.executions
+    lengths, count = (run_lengths.executions, short), plan.runs // BLOCK_RUNS
     blocks = _run_blocks(bench, run_of, lengths, count, blocks, lines.add, report)
-    made = analyse(
-        blocks, sensors, wanted, gpu, bench.ready, lengths_found, time.monotonic() - begun
-    )
+    made = analyse(blocks, sensors, wanted, gpu, bench.ready, run_lengths, time.monotonic() - begun)
     KERNEL_REPORTS.keep(made, home, *key)
     return made
 

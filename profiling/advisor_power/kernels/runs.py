@@ -32,7 +32,7 @@ from advisor.predict.profiles import Floats
 from advisor.settings import Settings
 from advisor.validity.sensor_record import PowerChannel, SensorRecord, record_for
 from advisor.wire.power import Estimate, KernelReport
-from advisor_data.known import bundled_kernels
+from advisor_data.measurements import bundled_kernels
 from advisor_power.gpu_worker import GpuWorker, WorkerPlace, WorkerReady, open_worker
 from advisor_power.sensor.analysis import slope
 from advisor_power.sensor.recording import Poller
@@ -430,8 +430,8 @@ def make_plan(
 
 def runs_for(channel: PowerChannel, *, bin_ms: float, within_w: float) -> int:
     """Runs for a standard error of `within_w` in the first window of a run."""
-    for_one_watt = sigma_power_w(channel.window_ms, bin_ms, channel.noise_w, 1)
-    needed = max(1, math.ceil((for_one_watt / within_w) ** 2))
+    sigma_w = sigma_power_w(channel.window_ms, bin_ms, channel.noise_w, 1)
+    needed = max(1, math.ceil((sigma_w / within_w) ** 2))
     return math.ceil(needed * channel.period_ms / bin_ms)
 
 

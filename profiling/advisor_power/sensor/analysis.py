@@ -539,16 +539,16 @@ def record_of(trace: Trace, source: str) -> SensorRecord:
             fix="record again: advisor power sensor",
         )
     wrong = faults(trace)
-    channels_found = {name: power_channel(trace, name) for name in POWER_CHANNELS}
+    channels = {name: power_channel(trace, name) for name in POWER_CHANNELS}
     counter, why = _energy_counter(trace)
-    absent = [name for name, (channel, _) in channels_found.items() if channel is None]
+    absent = [name for name, (channel, _) in channels.items() if channel is None]
     return SensorRecord(
         gpu_model=trace.header.gpu_model,
         gpu_uuid=trace.header.gpu_uuid,
         driver=trace.header.driver,
         channels=tuple(
             replace(channel, accepted=channel.accepted and not wrong)
-            for channel, _ in channels_found.values()
+            for channel, _ in channels.values()
             if channel is not None
         ),
         absent=tuple(absent if counter else [*absent, ENERGY]),
@@ -558,7 +558,7 @@ def record_of(trace: Trace, source: str) -> SensorRecord:
         source=source,
         reasons=(
             *wrong,
-            *(f"{name}: {reason}" for name, (_, reason) in channels_found.items() if reason),
+            *(f"{name}: {reason}" for name, (_, reason) in channels.items() if reason),
             *([f"{ENERGY}: {why}"] if why else ()),
         ),
     )

@@ -32,9 +32,9 @@ from advisor.predict.features import (
     side,
     speed_features,
 )
-from advisor.predict.one_window import SoloWindow
 from advisor.predict.predictions import Prediction
 from advisor.predict.profiles import Floats, Profile, Serving, kind_of, of_pair
+from advisor.predict.single_window import SoloWindow
 from advisor_models import registry
 from advisor_models.model_predictor import (
     LARGEST,
@@ -45,7 +45,6 @@ from advisor_models.model_predictor import (
     ModelPredictor,
     read_trees,
 )
-from advisor_models.one_window import bundled_head, drawn_errors, wider
 from advisor_models.registry import (
     LIMITED,
     SPLIT,
@@ -54,6 +53,7 @@ from advisor_models.registry import (
     on_gpu_model,
     write_artefact,
 )
+from advisor_models.single_window import bundled_head, drawn_errors, wider
 from advisor_training.train import forest_bytes
 
 A, B = make_profile("a", 1), make_profile("b", 2)

@@ -12,23 +12,23 @@ from advisor.core.objectives import NORMAL_90
 from advisor.core.records import PRIOR, SINGLE_WINDOW
 from advisor.errors import ModelError
 from advisor.predict.features import MEASURED_ON
-from advisor.predict.one_window import (
+from advisor.predict.profiles import Profile, kind_of, make_profiles
+from advisor.predict.sets import SetPredictor
+from advisor.predict.single_window import (
     BUSY,
     COUNTERS,
     ESTIMATED_SHARES,
     estimated_profile,
     window_of,
 )
-from advisor.predict.profiles import Profile, kind_of, make_profiles
-from advisor.predict.sets import SetPredictor
 from advisor_data.bundled import bundled_set_references, bundled_solo_points
-from advisor_models import one_window
-from advisor_models.one_window import (
+from advisor_models import single_window
+from advisor_models.single_window import (
     SingleWindowHead,
     bundled_head,
 )
 from advisor_training.learners import family_of
-from advisor_training.one_window import blind, fit_single_window, learnable, left_out
+from advisor_training.single_window import blind, fit_single_window, learnable, left_out
 
 
 @pytest.fixture(scope="module")
@@ -137,9 +137,9 @@ def test_ranges_hold_jobs_of_families_that_were_left_out(profiles: list[Profile]
 
 
 def test_a_damaged_head_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for file in one_window.BUNDLED.iterdir():
+    for file in single_window.BUNDLED.iterdir():
         (tmp_path / file.name).write_bytes(file.read_bytes())
     (tmp_path / "rate.trees").write_bytes(b"0" * 10)
-    monkeypatch.setattr(one_window, "BUNDLED", tmp_path)
+    monkeypatch.setattr(single_window, "BUNDLED", tmp_path)
     with pytest.raises(ModelError, match=r"rate\.trees is not the file"):
         bundled_head.__wrapped__()

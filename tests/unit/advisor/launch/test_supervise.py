@@ -95,7 +95,7 @@ class Launch:
     def run(self, *pairs: LaunchSet, **spec: Any) -> LaunchStatus:
         made = LaunchSpec(launch_id="l", gpu="0", pairs=pairs, **spec)
         folder = create_folder(self.folder.path.parent, made)
-        return run_launch(folder, made, self._open, self._stop_asked)
+        return run_launch(folder, made, self._open, self._is_stopping)
 
     @property
     def states(self) -> list[str]:
@@ -120,7 +120,7 @@ class Launch:
         self.backends.append(ScriptedBackend(self.clock, mode, gpu=self.gpu, **self.backend))
         return self.backends[-1]
 
-    def _stop_asked(self) -> bool:
+    def _is_stopping(self) -> bool:
         self.looks, now_s = self.looks + 1, self.clock.now_s - 1000.0
         assert self.looks < 20_000, "it never ends"
         for due_s in [second for second in self.events if second <= now_s]:

@@ -214,7 +214,7 @@ def integral(placing: Placing, one: PlacedSet) -> tuple[float, list[float]]:
 def test_pairs_are_searched_as_they_are_decided(placing: Placing) -> None:
     """The best of all options; a decision takes one within its tie, and time slicing has a lead."""
     pairs = QueuePairs(placing)
-    for one in pairs.worth_sharing(math.inf):
+    for one in pairs.sharing_pairs(math.inf):
         if decided := pairs.decided(one):
             assert one.cost / 1.06 <= decided.cost <= one.cost * 1.06
             if decided.split == one.split:
@@ -227,7 +227,7 @@ def test_pairs_are_searched_as_they_are_decided(placing: Placing) -> None:
 def test_without_idle_power_no_matching_costs_less(placing: Placing) -> None:
     """On one GPU nothing is ever idle, so the least cost is that of the cheapest matching."""
     pairs = QueuePairs(placing)
-    sets = [*pairs.alone.values(), *filter(None, map(pairs.decided, pairs.worth_sharing(math.inf)))]
+    sets = [*pairs.alone.values(), *filter(None, map(pairs.decided, pairs.sharing_pairs(math.inf)))]
     latest_s = sum(placing.kinds[kind].work_s or 0 for kind in placing.queue) * (1 + 1e-9)
     costs = [
         sum(one.cost for one in chosen)

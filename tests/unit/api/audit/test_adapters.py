@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from scripted_http import Reply, scripted_http
 
 from advisor.errors import InputError, SourceError
-from advisor.predict.one_window import BUSY, DRAM, MEMORY_BUSY, SM
+from advisor.predict.single_window import BUSY, DRAM, MEMORY_BUSY, SM
 from advisor_audit.audit import Pages
 from advisor_audit.owners import Owner
 from advisor_audit.sources import (

@@ -20,7 +20,7 @@ from advisor_audit.packing import Packer, Survey, Walk, Workload, WorkloadKind
 from advisor_audit.phases import LeftOut, Segment, Watched, gpu_pages, segments
 from advisor_audit.sources import Series, Source, metrics_for
 from advisor_data.bundled import bundled_solo_points
-from advisor_models.one_window import bundled_head
+from advisor_models.single_window import bundled_head
 
 MODEL, CARD_MIB, HOUR_S = "NVIDIA H100 80GB HBM3", 81559.0, 3600.0
 

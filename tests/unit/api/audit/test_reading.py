@@ -12,7 +12,7 @@ from metrics_server import MetricsServer, Samples, metrics_server
 from scripted_http import Reply, dripping, scripted_http
 
 from advisor.errors import AdvisorError, InputError, SourceError
-from advisor.predict.one_window import BUSY
+from advisor.predict.single_window import BUSY
 from advisor_audit.audit import Pages
 from advisor_audit.sources import (
     METRICS,

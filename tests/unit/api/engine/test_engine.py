@@ -21,9 +21,9 @@ from advisor.settings import read_settings
 from advisor.wire.answers import DriftedJob
 from advisor.wire.requests import PlacementRequest, QueuedJobs, RecommendationRequest
 from advisor_advice.conditions import Conditions
-from advisor_api import engine as engine_module, own_process
+from advisor_api import engine as engine_module, worker_process
 from advisor_api.engine import Engine
-from advisor_api.own_process import ProcessEndedError, WorkerProcesses
+from advisor_api.worker_process import ProcessEndedError, WorkerProcesses
 from advisor_data import open_store
 from advisor_data.bundled import GPU_MODEL, bundled_solo_points
 from advisor_models.model_predictor import ModelPredictor
@@ -240,7 +240,7 @@ async def test_placements_wait_in_a_short_line(
         running[0] -= 1
         return b"{}", False
 
-    monkeypatch.setattr("advisor_api.own_process._WorkerProcess.ask", slow)
+    monkeypatch.setattr("advisor_api.worker_process._WorkerProcess.ask", slow)
     wanted = PlacementRequest(jobs=(QueuedJobs(job="fft"),), gpus=1)
     room = engine_module.PLACEMENTS_AT_ONCE + engine_module.PLACEMENTS_WAITING
 
@@ -300,7 +300,7 @@ async def test_answer_is_that_of_a_process_that_gives_way(own: WorkerProcesses) 
 @pytest.mark.anyio
 @pytest.mark.slow
 async def test_memory_of_the_service_does_not_count(own: WorkerProcesses) -> None:
-    assert large(own_process.MOST_KIB // 1024 + 16)
+    assert large(worker_process.MOST_KIB // 1024 + 16)
     assert await own.work(pid_there) == await own.work(pid_there)
 
 
@@ -352,7 +352,7 @@ async def test_a_process_that_has_grown_is_replaced(
 ) -> None:
     """So a queue of many jobs does not keep its memory for good."""
     pid = int(await own.work(pid_there))
-    size = own_process.MOST_KIB // 1024 + 16
+    size = worker_process.MOST_KIB // 1024 + 16
     assert await own.work(large, size) == str(size * 2**20).encode()
     assert not _runs(pid)
     assert int(await own.work(pid_there)) != pid

@@ -36,8 +36,8 @@ from advisor_api.http.gate import Gate
 from advisor_api.http.limits import QUESTION, Bodies, Buckets, Hosts
 from advisor_api.http.options import ServeOptions, check_options
 from advisor_api.http.routing import error_body, fault_of, log_fault
-from advisor_api.own_process import worked
 from advisor_api.service import Metrics, NotReadyError, RequestAudit, ServiceReadiness
+from advisor_api.worker_process import worked
 from advisor_data.state import AuditEntry, ServiceState, Token
 
 pytestmark = pytest.mark.anyio

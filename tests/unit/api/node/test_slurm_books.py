@@ -93,7 +93,7 @@ def test_settings_that_are_not_there_are_installed(tmp_path: Path) -> None:
 
 def test_partitions_are_read() -> None:
     part = Partition.by_name(Site())["p"]
-    assert (part.is_default, part.one_user, part.most_min, part.default_min) == (
+    assert (part.is_default, part.single_user, part.most_min, part.default_min) == (
         True,
         True,
         1560,

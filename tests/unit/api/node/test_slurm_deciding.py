@@ -46,7 +46,7 @@ NOW_S, WAIT_S = 100_000.0, 60.0
 NODE = SlurmNode(name="n1", partitions=("p",), free_cpus=8, gpus=3, is_shared=True)
 PARTITION = Partition(
     name="p", is_default=True, default_min=None, most_min=None, cpus=None, memory_mib=None,
-    one_user=True,
+    single_user=True,
 )  # fmt: skip
 SHARES = {("a", "b"): ("50", "26"), ("a", "c"): ("50", "50"), ("a", "a"): ("40", "40")}
 SAVED = {("a", "b"): 0.2, ("a", "c"): 0.15, ("a", "a"): 0.3}
@@ -295,7 +295,7 @@ def test_jobs_of_which_nobody_knows_spoil_no_plan() -> None:
 
 
 FULL = {"n1": replace(NODE, free_cpus=0)}
-SEVERAL = {"p": replace(PARTITION, one_user=False)}
+SEVERAL = {"p": replace(PARTITION, single_user=False)}
 SHORT = {"p": replace(PARTITION, most_min=70)}
 # On its way to the GPU that Slurm will give it.
 SENT = waiting(

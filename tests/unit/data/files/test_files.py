@@ -46,7 +46,7 @@ from advisor.formats.wire import write
 from advisor.installed import install
 from advisor.validity.safe_counts import keep_check
 from advisor.validity.sensor_record import keep_record
-from advisor_data import bundled, known, schema_page
+from advisor_data import bundled, measurements, schema_page
 from advisor_data.bundled import (
     bundled_pair_points,
     bundled_reference_points,
@@ -61,7 +61,8 @@ from advisor_data.files import (
     read_points,
     write_points,
 )
-from advisor_data.known import (
+from advisor_data.lists import ProfileRow, profile_rows
+from advisor_data.measurements import (
     KERNEL_REPORTS,
     all_checks,
     all_kernels,
@@ -78,7 +79,6 @@ from advisor_data.known import (
     input_points_text,
     read_input_points,
 )
-from advisor_data.lists import ProfileRow, profile_rows
 
 SUFFIXES = (".parquet", ".csv", ".jsonl")
 HEADER = "job,gpu_model,gpu_uuid,share_percent,rate,window_s,started_at,run"
@@ -692,6 +692,6 @@ def test_an_input_point_that_cannot_be_is_named(
     text = (
         input_points_text([POINT]) + b"\n" + json.dumps(dataclasses.asdict(POINT) | fields).encode()
     )
-    (bundle / known.INPUTS).write_bytes(text)
+    (bundle / measurements.INPUTS).write_bytes(text)
     with pytest.raises(InputError, match=rf"bundled inputs\.jsonl, line 3: .*{said}"):
         bundled_input_points()

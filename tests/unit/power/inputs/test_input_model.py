@@ -37,10 +37,10 @@ from advisor.core.job import InputData, Job
 from advisor.errors import InputError, ModelError
 from advisor.formats.wire import RecordLines, read, write
 from advisor.predict.profiles import Floats
-from advisor.wire.power import FEATURES, InputAsked, InputFingerprint, InputPoint, Product
+from advisor.wire.power import FEATURES, InputFingerprint, InputPoint, InputQuery, Product
 from advisor_cli.power.input import note_lines
-from advisor_data import known
-from advisor_data.known import (
+from advisor_data import measurements
+from advisor_data.measurements import (
     bundled_input_points,
     input_points_sha256,
     input_points_text,
@@ -211,9 +211,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-def asked(**of: Any) -> InputAsked:
+def asked(**of: Any) -> InputQuery:
     return dataclasses.replace(
-        InputAsked(features=USUAL, shape=SHAPE, dtype="bf16", units=66), **of
+        InputQuery(features=USUAL, shape=SHAPE, dtype="bf16", units=66), **of
     )
 
 
@@ -507,7 +507,7 @@ def package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     def files(_: str) -> Path:
         return tmp_path
 
-    monkeypatch.setattr(known.resources, "files", files)
+    monkeypatch.setattr(measurements.resources, "files", files)
     (tmp_path / "bundled").mkdir()
     return tmp_path / "bundled"
 
@@ -568,7 +568,7 @@ def test_bundled_models_are_of_their_gpu_and_better_than_what_is_simple(gpu_mode
     folder = predictor.bundled_folder(gpu_model)
     manifest = InputPredictor(folder).manifest
     assert [card.gpu_model for card in manifest.known.cards] == [gpu_model]
-    bundled = known.input_points_text(bundled_input_points()).splitlines()
+    bundled = measurements.input_points_text(bundled_input_points()).splitlines()
     assert set((folder / POINTS).read_bytes().splitlines()) <= set(bundled)
     ours, median = (
         manifest.figures[f"{name}_power_mean_error_percent"] for name in ("model", "median")
@@ -880,7 +880,7 @@ def test_kept_results_of_all_cards_are_read_and_left_as_they_are(tmp_path: Path)
     assert kept_inputs(tmp_path / "none") == []
 
 
-ASKED = InputAsked(operands="normal(0,1)|sparse(0.5)", shape=SMALL, dtype="bf16")
+ASKED = InputQuery(operands="normal(0,1)|sparse(0.5)", shape=SMALL, dtype="bf16")
 
 
 def test_operands_get_the_fingerprint_that_a_measurement_gets() -> None:
@@ -915,7 +915,7 @@ def test_what_cannot_be_sent_is_refused(of: dict[str, object], what: str) -> Non
 def test_no_file_of_the_service_can_be_named(tmp_path: Path) -> None:
     np.save(tmp_path / "w.npy", np.ones((64, 64), np.float32))
     text = f'a=normal(0,1); b=file("{tmp_path}/w.npy")'
-    asked = InputAsked(operands=text, shape=(16, 64, 64), dtype="fp32")
+    asked = InputQuery(operands=text, shape=(16, 64, 64), dtype="fp32")
     assert with_features(asked).features is not None
     with pytest.raises(InputError, match="a file cannot be named here"):
         with_sent_features(asked)

@@ -155,7 +155,7 @@ def test_above_its_capacity_the_rate_falls_short_and_latencies_stay_bounded(
     full_s = MOST / gpu.capacity
     latencies_s = serve(load * gpu.capacity, 200 * full_s, gpu, seed)
     assert len(latencies_s) == pytest.approx(gpu.capacity * gpu.now_s, rel=0.05)
-    longest_s = (QUEUE / MOST + open_loop.BATCHES_UNDER_WAY + 1) * full_s
+    longest_s = (QUEUE / MOST + open_loop.BATCHES_IN_FLIGHT + 1) * full_s
     assert max(latencies_s) <= longest_s + wake_s
 
 

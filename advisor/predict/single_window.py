@@ -2,7 +2,7 @@
 
 What a GPU's exporter shows of any job, its power and how busy SMs and memory were, says most of how
 it would do on a part of the GPU: to it `prior_kept` is added what trees learned from jobs that were
-measured at every share (`advisor_models.one_window`). Watts are used only on the GPU models of
+measured at every share (`advisor_models.single_window`). Watts are used only on the GPU models of
 those jobs: on any other card `prior_estimate` goes by how busy the GPU was. Of a server the window
 shows the load that it had, not what it could serve. Fractions are 1 for the whole GPU.
 """

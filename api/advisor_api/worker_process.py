@@ -4,7 +4,7 @@ In a thread those would hold up every other request: Python runs one thread at a
 here does one piece of work after the other, gives way to the service, ends with it however that
 ends, and is replaced when it was killed or has grown.
 
-    python -P -m advisor_api.own_process NUMBER     # of its end of the pipe
+    python -P -m advisor_api.worker_process NUMBER     # of its end of the pipe
 """
 
 import asyncio

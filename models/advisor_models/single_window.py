@@ -13,7 +13,8 @@ from advisor.core.objectives import NORMAL_90
 from advisor.errors import ModelError
 from advisor.formats.wire import read
 from advisor.predict.features import rounded
-from advisor.predict.one_window import (
+from advisor.predict.profiles import NEEDED, Floats, Profile
+from advisor.predict.single_window import (
     BUSY,
     COUNTERS,
     ESTIMATED_SHARES,
@@ -26,7 +27,6 @@ from advisor.predict.one_window import (
     prior_kept,
     share_features,
 )
-from advisor.predict.profiles import NEEDED, Floats, Profile
 from advisor_models.model_predictor import Forest, read_trees
 from advisor_models.registry import MANIFEST, checked_file, trees_file, whole_file
 

@@ -1,8 +1,8 @@
 """Learns how jobs do on parts of a GPU from one window on the whole of it.
 
 From jobs that were measured at several shares, all but the whole GPU hidden. Differences to
-`advisor.predict.one_window.prior_kept` are learned, not their logarithms: at small shares of small
-jobs these are large, and matter little.
+`advisor.predict.single_window.prior_kept` are learned, not their logarithms: at small shares of
+small jobs these are large, and matter little.
 """
 
 import json
@@ -18,7 +18,8 @@ from sklearn.ensemble import ExtraTreesRegressor
 from advisor.core.gpu import WHOLE
 from advisor.core.records import SoloPoint
 from advisor.formats.wire import read, to_plain
-from advisor.predict.one_window import (
+from advisor.predict.profiles import Floats, Profile, kind_of
+from advisor.predict.single_window import (
     COUNTERS,
     ESTIMATED_SHARES,
     SM,
@@ -29,8 +30,8 @@ from advisor.predict.one_window import (
     share_features,
     window_of,
 )
-from advisor.predict.profiles import Floats, Profile, kind_of
-from advisor_models.one_window import (
+from advisor_models.registry import hashes, trees_file, write_parsed
+from advisor_models.single_window import (
     ERRORS,
     HEADS,
     LeftOutJob,
@@ -38,7 +39,6 @@ from advisor_models.one_window import (
     SingleWindowManifest,
     as_float32,
 )
-from advisor_models.registry import hashes, trees_file, write_parsed
 from advisor_training.learners import family_of
 from advisor_training.train import LIBRARIES, dataset_sha256, forest_bytes, write_model
 
@@ -101,10 +101,10 @@ def left_out(profiles: Sequence[Profile]) -> Iterator[tuple[SingleWindowHead, li
     families = np.array([family_of(p.job) for p in profiles])
     for family in dict.fromkeys(families.tolist()):
         others = [
-            p for p, own_family in zip(profiles, families, strict=True) if own_family != family
+            p for p, of_profile in zip(profiles, families, strict=True) if of_profile != family
         ]
         tested = [
-            p for p, own_family in zip(profiles, families, strict=True) if own_family == family
+            p for p, of_profile in zip(profiles, families, strict=True) if of_profile == family
         ]
         yield SingleWindowHead(fit_single_window(others)), tested
 
