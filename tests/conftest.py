@@ -7,12 +7,14 @@ import os
 import pickle
 import shutil
 import signal
+import subprocess
 import tempfile
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import fake_amdsmi
 import fake_nvml
 import host as fake_host
 import new_database
@@ -78,6 +80,26 @@ def fake_libraries(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("lib")
     fake_host.build_cuda(folder)
     fake_nvml.build(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def hip(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if shutil.which("cc") is None:
+        pytest.skip("needs a C compiler (cc) for the fake HIP library")
+    folder = tmp_path_factory.mktemp("hip")
+    library = folder / "libamdhip64.so"
+    flags = ["-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]
+    subprocess.run(["cc", *flags, "-o", library, fake_host.FAKES / "hip/fake_hip.c"], check=True)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def rocm(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if (wrapper := fake_amdsmi.wrapper()) is None or shutil.which("cc") is None:
+        pytest.skip("needs the amdsmi package (extra: amd) and a C compiler (cc)")
+    folder = tmp_path_factory.mktemp("rocm") / "rocm"
+    fake_amdsmi.build(wrapper, folder)
     return folder
 
 

@@ -372,6 +372,9 @@ has no others."""
 
 RESULTS_ONLY = "results-only"
 
+NO_POWER = "no power here: rates only"
+"""Why there is no profile, where no source gives power."""
+
 DOUBTFUL = WRONG | {
     RESULTS_ONLY,
     UNREAD,

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Final, Literal, Protocol, TypeAlias
 
 from advisor.core.gpu import Gpu
-from advisor.core.records import Counters
+from advisor.core.records import NO_POWER, Counters
 
 POWER_GPU: Final = "power.gpu"
 POWER_MEMORY: Final = "power.memory"
@@ -87,8 +87,6 @@ def most_of(limit_w: float | None, memory_mib: float | None) -> Mapping[str, flo
         "J": 1e15,
     }
 
-
-NO_POWER = "no power here: rates only"
 
 _SCOPES = {
     "GH200": (

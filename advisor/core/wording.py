@@ -13,7 +13,6 @@ from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import PurePath
 
-from advisor.core.gpu import WHOLE
 from advisor.errors import InputError
 
 
@@ -59,7 +58,7 @@ def as_requested(names: Iterable[str]) -> str:
 def limits_text(jobs: Iterable[str], shares_percent: Iterable[float]) -> str:
     """Limits that jobs have, as `advisor colocate --sets` takes them: `a@30 and 2 x b@50`."""
     seats = zip(jobs, shares_percent, strict=True)
-    return counted(f"{job}@{share:.3g}" for job, share in seats if share < WHOLE)
+    return counted(f"{job}@{share:.3g}" for job, share in seats if share < 100)
 
 
 def below_normal_text(jobs: Iterable[str]) -> str:

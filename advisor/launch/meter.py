@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from advisor.core.telemetry import ENERGY_GPU, POWER_GPU, TelemetrySource
 from advisor.errors import AdvisorError
@@ -94,17 +94,9 @@ class Metered:
         return self.joules if off_s <= _NEARLY_ALL * passed_s else None
 
 
-@dataclass(frozen=True, slots=True)
-class CardReading:
-    """What a source said at one moment; None where it said nothing.
-
-    Attributes:
-        counter_j: Of the energy counter.
-        power_w: Read only where there is no counter.
-    """
-
-    counter_j: float | None = None
-    power_w: float | None = None
+Drawn: TypeAlias = tuple[float | None, float | None]
+"""What a source said at one moment, None where it said nothing: its energy counter, J, and the
+power, W, which is read only where there is no counter."""
 
 
 class LaunchMeter:
@@ -171,31 +163,32 @@ class CardMeter:
         self._counter_j: float | None = None
         self._power_w: float | None = None
 
-    def read(self) -> CardReading:
+    def read(self) -> Drawn:
         """What the source says now, which is added up by `add`."""
         try:
             counter_j = self._source.read((ENERGY_GPU,))[ENERGY_GPU]
             # A counter that tells nothing now goes on, and will tell this time, too.
             if counter_j is not None or self._counter_j is not None:
-                return CardReading(counter_j)
-            return CardReading(power_w=self._source.read((POWER_GPU,))[POWER_GPU])
+                return counter_j, None
+            return None, self._source.read((POWER_GPU,))[POWER_GPU]
         except AdvisorError:
             # Telemetry that fails is no reason to lose sight of the jobs.
-            return CardReading()
+            return None, None
 
-    def add(self, drawn: CardReading, now: Moment) -> Metered | None:
+    def add(self, drawn: Drawn, now: Moment) -> Metered | None:
         """All so far; None before anything could be read."""
-        if (counter_j := drawn.counter_j) is not None:
+        counter_j, power_w = drawn
+        if counter_j is not None:
             then_j, self._counter_j = self._counter_j, counter_j
             # It starts again with the driver: what was drawn until then is not known.
             self._add(now, None if then_j is None or counter_j < then_j else counter_j - then_j)
-        elif drawn.power_w is not None:
-            then_w, self._power_w = self._power_w, drawn.power_w
+        elif power_w is not None:
+            then_w, self._power_w = self._power_w, power_w
             passed_s = now.at_s - self._metered.at_s if self._metered else 0.0
             if then_w is None or passed_s >= SILENT_S:
                 self._add(now, None)
             else:
-                self._add(now, (then_w + drawn.power_w) / 2 * passed_s)
+                self._add(now, (then_w + power_w) / 2 * passed_s)
         return self._metered
 
     def _add(self, now: Moment, grown_j: float | None) -> None:

@@ -24,6 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from advisor.core.gpu import WHOLE
+from advisor.core.telemetry import NEAR_LIMIT
 from advisor.predict.profiles import ACTIVITY, COLUMNS, Floats, Profile, relative_capacity
 
 # Readings that are features as they are.
@@ -35,6 +36,41 @@ _PAIRED = (*_AT_SHARE, "pcie_tx_mib_per_s", "pcie_rx_mib_per_s", "relative_power
 FULL_BANDWIDTH_PERCENT = 93.0
 """`dram_active_percent` of a copy that waits for nothing but memory: 92 to 94 on H200 (triad,
 transpose and reduction at 100 %, data/advisor_data/bundled)."""
+
+
+MEASURED_ON = ("NVIDIA H100 80GB HBM3", "NVIDIA H200")
+"""The GPU models whose bundled sets and pairs constants are fitted to."""
+
+CORNER = 6.0
+"""How sharply jobs slow down that have SMs of their own, where they want all of the memory."""
+
+
+def crowded(sm: Floats, dram: Floats, corner: float | Floats = CORNER) -> Floats:
+    """Part of its speed that each job keeps of what all want together; shape (ways,)."""
+    wanted = np.maximum(sm.sum(axis=0), dram.sum(axis=0))
+    return (1 + wanted**corner) ** (-1 / corner)
+
+
+FIXED, EXPONENT = 0.35, 0.25
+"""Of the form that `advisor.predict.power_limit` explains."""
+
+# Of the highest: the lowest that a bundled window at the limit had is 0.68.
+_LEAST_CLOCK = 0.5
+
+
+def speed_left(limit_w: Floats | float, wanted_w: Floats | float, own_limit_w: float) -> Floats:
+    """Part of the speed that a limit leaves work which draws `wanted_w` without it."""
+    fixed_w = FIXED * own_limit_w
+    over_w = np.maximum(wanted_w, limit_w) - fixed_w
+    left: Floats = (np.maximum(limit_w - fixed_w, 1.0) / np.maximum(over_w, 1.0)) ** EXPONENT
+    return left
+
+
+def without_limit_w(limit_w: float, power_w: Floats | float, clock: Floats | float) -> Floats:
+    """What a job would draw without its limit, by its clock there, for each 1 of the highest."""
+    kept = np.clip(clock, _LEAST_CLOCK, 1.0)
+    wanted_w = limit_w * (FIXED + (1 - FIXED) / kept ** (1 / EXPONENT))
+    return np.where((power_w >= NEAR_LIMIT * limit_w) & (clock < 1), wanted_w, power_w)
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,7 +194,7 @@ def _power_factor(sides: Sequence[Side]) -> Floats:
     """Part of the speed that the power limit leaves, at most 1; (n,).
 
     The root of the dynamic power that there is, a prior that stands for what else two jobs take
-    from each other, too: with `power_limit.speed_left` it is 9.4 points off for 8.8, and trees that
+    from each other, too: with `speed_left` it is 9.4 points off for 8.8, and trees that
     correct it are as far off as before, 4.2.
     """
     idle = _active_idle_power_w(sides)

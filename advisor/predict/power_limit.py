@@ -17,13 +17,11 @@ import numpy as np
 
 from advisor.core.gpu import ALL_GPUS, Split
 from advisor.core.objectives import Interval
-from advisor.core.telemetry import NEAR_LIMIT
 from advisor.errors import InputError
+from advisor.predict.features import speed_left
 from advisor.predict.predictions import Predictions, Predictor, solo_of
-from advisor.predict.profiles import Floats, Profile
+from advisor.predict.profiles import Profile
 from advisor.wire.answers import LowerLimit
-
-FIXED, EXPONENT = 0.35, 0.25
 
 _SLOWDOWNS = 0.4, 2.1
 """Of the speed lost, for each 1 that is said, in 90 % of the points of these traces."""
@@ -41,26 +39,6 @@ _SAME_W = 1.0
 
 _LEAST_SAVING = 0.03
 """Least part of the energy that such a limit saves: less is within the error of the form."""
-
-# Of the highest: the lowest that a bundled window at the limit had is 0.68.
-_LEAST_CLOCK = 0.5
-
-
-def speed_left(
-    limit_w: Floats | float, wanted_w: Floats | float, profiled_limit_w: float
-) -> Floats:
-    """Part of the speed that a limit leaves work which draws `wanted_w` without it."""
-    fixed_w = FIXED * profiled_limit_w
-    over_w = np.maximum(wanted_w, limit_w) - fixed_w
-    left: Floats = (np.maximum(limit_w - fixed_w, 1.0) / np.maximum(over_w, 1.0)) ** EXPONENT
-    return left
-
-
-def without_limit_w(limit_w: float, power_w: Floats | float, clock: Floats | float) -> Floats:
-    """What a job would draw without its limit, by its clock there, for each 1 of the highest."""
-    kept = np.clip(clock, _LEAST_CLOCK, 1.0)
-    wanted_w = limit_w * (FIXED + (1 - FIXED) / kept ** (1 / EXPONENT))
-    return np.where((power_w >= NEAR_LIMIT * limit_w) & (clock < 1), wanted_w, power_w)
 
 
 @functools.lru_cache(maxsize=1024)  # copies of a job have one profile

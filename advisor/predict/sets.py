@@ -24,8 +24,8 @@ from advisor.core.gpu import ADVISED_JOBS, ALL_GPUS, MOST_GPUS, WHOLE, Split
 from advisor.core.objectives import Interval
 from advisor.core.records import CPU_BOUND, FILLS_PERCENT, SINGLE_WINDOW
 from advisor.errors import InputError
+from advisor.predict.features import MEASURED_ON, crowded, speed_left, without_limit_w
 from advisor.predict.kernels import Kernels
-from advisor.predict.power_limit import speed_left, without_limit_w
 from advisor.predict.predictions import (
     Predictions,
     Predictor,
@@ -126,16 +126,6 @@ def dealt(made: Floats, kernel_s: Floats, hold_s: Floats) -> Floats:
         unknown[slowest, options], waiting_s[slowest, options] = False, 0.0
         left = left - (hold_s * rates)[slowest, options]
     return rates
-
-
-CORNER = 6.0
-"""How sharply jobs slow down that have SMs of their own, where they want all of the memory."""
-
-
-def crowded(sm: Floats, dram: Floats, corner: float | Floats = CORNER) -> Floats:
-    """Part of its speed that each job keeps of what all want together; shape (ways,)."""
-    wanted = np.maximum(sm.sum(axis=0), dram.sum(axis=0))
-    return (1 + wanted**corner) ** (-1 / corner)
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,8 +280,6 @@ OF_SET: Mapping[SetClass, SetClass] = MappingProxyType(
 """By which errors of sets and of p99s differ: not by whether a job has a limit."""
 
 SLICED = CLASSES.index("time-sliced")
-
-MEASURED_ON = ("NVIDIA H100 80GB HBM3", "NVIDIA H200")
 
 ROUND_ROBIN = RoundRobin(launch_s=24e-6, gaps=0.5, batches=1.5)
 

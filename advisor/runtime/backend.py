@@ -91,6 +91,7 @@ def check_environments(
         LimitNotProvenError: a process does not, or none can be seen.
     """
     now = pids()
+    wrong = lacking(now, wanted)  # waits for those in the middle of exec, which show no variables
     foreign = frozenset(LIMIT_VARIABLES) - wanted.keys()
     if names := sorted({name for pid in now for name in foreign & environment_of(pid).keys()}):
         raise LimitNotProvenError(
@@ -98,7 +99,7 @@ def check_environments(
             why="the job's file or a script inside the job sets what only advisor may set",
             fix="leave such variables out of the job",
         )
-    if wrong := lacking(now, wanted):
+    if wrong:
         raise LimitNotProvenError(
             f"processes {wrong} of the job do not carry the variables of its share of {share} %",
             why="a script inside the job changes them",

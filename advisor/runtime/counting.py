@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, Protocol
 
 from advisor.core.job import ProgressSettings, Reported
 from advisor.errors import JobError
@@ -196,6 +196,21 @@ class Tally:
         self._run, self._other, self._low, self._before = other, None, [], None
 
 
+class Meter(Protocol):
+    """Counts the progress of a job; a kind of progress is one that `open_counter` knows."""
+
+    def read(self, *, last: bool = False) -> float:
+        """Progress since the job started, in its unit; `last`: the job has ended.
+
+        Raises:
+            JobError: the count cannot be read now; with `last` what was caught is given instead.
+        """
+        ...
+
+    def close(self) -> None:
+        """Let go of what is read; nothing is counted any more."""
+
+
 class CounterFile:
     """The 8-byte count in `ADVISOR_PROGRESS_FILE`, times the progress of one count.
 
@@ -213,11 +228,7 @@ class CounterFile:
         self._scale, self._tally, self.close = scale, Tally(), self._file.close
 
     def read(self, *, last: bool = False) -> float:
-        """Progress since the job started, in the job's unit; `last` as for an output.
-
-        Raises:
-            JobError: the file was emptied, or what writes it cannot count now.
-        """
+        """Also with `last` a file that the job emptied is a `JobError`."""
         data = os.pread(self._file.fileno(), FILE_BYTES, 0)
         if len(data) < 8:
             raise JobError(
@@ -247,14 +258,9 @@ class OutputCounter:
         self._lines = 0.0
 
     def read(self, *, last: bool = False) -> float:
-        """Progress since the job started, in the job's unit.
+        """With `last` all of its output, and a last line without an end; see `Meter`.
 
-        Args:
-            last: The job has ended: all of its output, and a last line without an end.
-
-        Raises:
-            JobError: the output cannot be read, or the pattern caught no number; what else was
-                caught is counted.
+        What else was caught is counted where the pattern caught no number.
         """
         fault: JobError | None = None
         # A bar ends its line with its next state. Of a number that is cut the tally takes nothing,
@@ -297,13 +303,16 @@ class OutputCounter:
         self._tally.add(number, number_of(of[1]) if of else None)
 
 
-def open_counter(
-    progress: ProgressSettings, counter_path: Path, output_path: Path
-) -> CounterFile | OutputCounter:
+def open_counter(progress: ProgressSettings, counter_path: Path, output_path: Path) -> Meter:
     """The counter that `progress` asks for; both files must exist."""
-    if progress.kind == "output" and progress.pattern is not None:
-        return OutputCounter(output_path, progress.pattern, cumulative=progress.cumulative)
-    return CounterFile(counter_path, progress.per_run if progress.kind == "runs" else 1)
+    match progress.kind:
+        case "output":
+            assert progress.pattern is not None
+            return OutputCounter(output_path, progress.pattern, cumulative=progress.cumulative)
+        case "runs":
+            return CounterFile(counter_path, progress.per_run)
+        case "counter" | "metrics":
+            return CounterFile(counter_path)
 
 
 LOOK_BYTES = 1024 * 1024

@@ -30,6 +30,7 @@ from advisor.core.records import (
     CPU_BOUND,
     DEGENERATE,
     DOUBTFUL,
+    NO_POWER,
     RESULTS_ONLY,
     SLOW_ALONE,
     UNREAD,
@@ -43,7 +44,6 @@ from advisor.core.records import (
     grouped,
     is_catching_up,
 )
-from advisor.core.telemetry import NO_POWER
 from advisor.formats.moments import is_utc
 
 LARGEST_SLOWDOWN = 0.12

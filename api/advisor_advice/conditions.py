@@ -24,6 +24,7 @@ from advisor.core.job import check_single_gpu
 from advisor.core.objectives import NORMAL_90
 from advisor.core.records import (
     DOUBTFUL,
+    NO_POWER,
     REPLAY_SOURCE,
     UNCOUNTED_UNIT,
     Observation,
@@ -32,7 +33,6 @@ from advisor.core.records import (
     SoloPoint,
     grouped,
 )
-from advisor.core.telemetry import NO_POWER
 from advisor.core.wording import unknown_job
 from advisor.errors import InputError
 from advisor.predict.card_factor import (

@@ -12,8 +12,8 @@ from advisor_api.demo import Marked, replaying
 from advisor_api.http.gate import Gate
 from advisor_api.http.options import ServeOptions
 from advisor_api.http.routing import add_routes, answer_errors
-from advisor_api.launches.board import Board
 from advisor_api.launches.cards import HostCards
+from advisor_api.launches.launching import Board
 from advisor_api.launches.reconciler import reconciling, watching_drift
 from advisor_api.openapi import describe
 from advisor_api.routes import pages, v1

@@ -39,7 +39,7 @@ from advisor.launch.folder import (
 )
 from advisor.launch.spec import LaunchSpec, LaunchStatus
 from advisor.settings import SUITE, Settings
-from advisor_api.launches.reconciler import looking
+from advisor_api.service import looking
 
 RECORD = Path(__file__).with_name("demo.json.gz")
 # Midnight of the recorded day.

@@ -267,3 +267,35 @@ def changing(service: Service, audited: RequestAudit, action: str, subject: str)
             yield
         finally:
             service.engine.present.changed()
+
+
+_STOP_S = 5.0
+
+
+@contextmanager
+def looking(name: str, look: Callable[[], None], every_s: float) -> Generator[None]:
+    """Look at once and then again and again, in a thread, until the end of the block.
+
+    An error of a look is logged, and the next look comes all the same.
+    """
+    ended = threading.Event()
+
+    def look_until_ended() -> None:
+        while True:
+            try:
+                look()
+            except AdvisorError as error:
+                LOG.error("no look at %s: %s", name, error)
+            except Exception:  # noqa: BLE001 the service answers on whatever happens here
+                LOG.exception("a look at %s failed", name)
+            if ended.wait(every_s):
+                return
+
+    thread = threading.Thread(target=look_until_ended, daemon=True, name=name)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        # A look that waits for a database may take longer; nothing is lost with it.
+        thread.join(_STOP_S)

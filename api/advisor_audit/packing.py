@@ -29,8 +29,9 @@ from advisor.core.records import KEPT_S, UNCOUNTED_UNIT, SoloPoint
 from advisor.core.wording import NAME
 from advisor.decide.limits import Request
 from advisor.placement.placing import LEVELS, Kind, Placing, Pool, SetAnswers, Sets
+from advisor.predict.features import MEASURED_ON
 from advisor.predict.profiles import Floats, Profile, Serving
-from advisor.predict.sets import CLASSES, MEASURED_ON, OF_SET, TAILS, SetClass
+from advisor.predict.sets import CLASSES, OF_SET, TAILS, SetClass
 from advisor.predict.single_window import (
     DRAM,
     IDLE_W,
@@ -294,7 +295,7 @@ class Survey:
         return [
             self.stored_profiles[kind.model, kind.profile_name]
             if kind.profile_name
-            else _with_demand(kind, head.model.profile(self.window(kind)))
+            else _with_demand(kind, head.likeliest(self.window(kind)))
             for kind in kinds
         ]
 

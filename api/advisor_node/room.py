@@ -45,7 +45,7 @@ from advisor.errors import AdvisorError, LimitNotProvenError, SourceError
 from advisor.files import read_plain
 from advisor.formats.moments import to_exact_text
 from advisor.launch.account import CATCHING_UP_S, RECENT_S, is_behind, relative
-from advisor.launch.meter import CardMeter, CardReading, Metered, Moment, RateMeter, timed
+from advisor.launch.meter import CardMeter, Drawn, Metered, Moment, RateMeter, timed
 from advisor.launch.observe import observed
 from advisor.launch.spec import OVER, State
 from advisor.progress import LATENCIES_AT
@@ -463,7 +463,7 @@ class Room(Generic[T]):
                     )
                     for meter in self.living
                 },
-                self._card.read() if self._card else CardReading(),
+                self._card.read() if self._card else (None, None),
             ),
             self._clock,
         )
@@ -599,7 +599,7 @@ class Room(Generic[T]):
             return TenantProof(False, units, str(error))
         return TenantProof(True, units)
 
-    def _divide(self, drawn: CardReading, now: Moment) -> None:
+    def _divide(self, drawn: Drawn, now: Moment) -> None:
         """Divide the energy since the last reading among those that use the GPU."""
         before, meters = self.metered, [meter for meter in self.meters if meter.working]
         self.metered = self._card and self._card.add(drawn, now)

@@ -79,9 +79,10 @@ def bars(name: str, groups: Iterable[tuple[str, Sequence[Choice]]]) -> Iterator[
     """Figures 3 and 4: fraction of the oracle of each group, that of 50/50, and the gain."""
     for group, choices in groups:
         bar = bar_of(choices)
-        gain = "-" if bar.gain_percent is None else f"{bar.gain_percent:+.1f}"
+        gain = "-" if bar["gain_percent"] is None else f"{bar['gain_percent']:+.1f}"
         yield (
-            name, group, bar.choices, f"{bar.fraction_percent:.2f}", f"{bar.equal_percent:.2f}",
+            name, group, bar["choices"],
+            f"{bar['fraction_percent']:.2f}", f"{bar['equal_percent']:.2f}",
             gain,
         )  # fmt: skip
 

@@ -164,16 +164,6 @@ def _head_faults(head: TrainedHead) -> dict[str, bool]:
 
 
 @dataclass(frozen=True, slots=True)
-class LearnerSettings:
-    """How the trees were grown."""
-
-    trees: int
-    least_in_leaf: int
-    part_of_features: float
-    seed: int
-
-
-@dataclass(frozen=True, slots=True)
 class OtherGpu:
     """What to expect of predictions for a GPU model that a model has not seen.
 
@@ -264,6 +254,7 @@ class Manifest:
         other_gpu: How much wider the intervals are for a GPU model that it has not seen.
         no_counters: By head, how much wider they are for profiles without counters; None: not
             known.
+        settings: How the trees were grown.
         files: SHA-256 of each file next to the manifest, by name.
     """
 
@@ -280,7 +271,7 @@ class Manifest:
     no_counters: Mapping[str, float] | None
     dataset: DatasetFacts
     figures: Mapping[str, float]
-    settings: LearnerSettings
+    settings: Mapping[str, int | float]
     libraries: Mapping[str, str]
     files: Mapping[str, str]
 

@@ -2,7 +2,7 @@
 
 import functools
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -54,64 +54,9 @@ class SingleWindowManifest:
     files: Mapping[str, str]
 
 
-class SingleWindowModel:
-    """Estimates profiles; safe to share between threads.
-
-    Raises:
-        ModelError: a file is missing or damaged.
-    """
-
-    def __init__(self, trees: Mapping[str, bytes]) -> None:
-        read = {name: read_trees(name, trees[name], COLUMNS, _RENEW) for name in HEADS}
-        self._sm = Forest(read[SM])
-        self._shares = Forest(read["rate"], read["power"])
-
-    def _sm_activity(self, window: SoloWindow) -> float:
-        """As it was read, or estimated, and then no more than GPU busy."""
-        if SM not in window.missing:
-            return window.read(SM) / WHOLE
-        ((sm,),) = self._sm(as_float32(counter_features(window)))
-        return float(np.fmin(max(sm, 0.0), window.read(BUSY) / WHOLE))
-
-    def estimate(self, window: SoloWindow) -> WindowEstimate:
-        """What its profile is made of."""
-        if not window.is_learned:
-            return prior_estimate(window)
-        sm, dram = self._sm_activity(window), window.dram
-        rows = as_float32(share_features(window, sm, dram, ESTIMATED_SHARES))
-        prior = prior_kept(sm, ESTIMATED_SHARES)
-        rate, power = (prior + np.array(of_head) for of_head in self._shares(rows, rows))
-        return WindowEstimate.possible(sm, dram, rate, power)
-
-    def profile(self, window: SoloWindow) -> Profile:
-        """Its profile at `ESTIMATED_SHARES` and on the whole GPU."""
-        return estimated_profile(window, self.estimate(window))
-
-
 def as_float32(features: Floats) -> "np.ndarray[tuple[int, int], np.dtype[np.float32]]":
     """Features as trees see them: the same on every processor."""
     return rounded(features).astype(np.float32)
-
-
-@functools.cache
-def bundled_single_window() -> SingleWindowModel:
-    """The model that comes with the package.
-
-    Raises:
-        ModelError: it is not whole.
-    """
-    return SingleWindowModel({name: _bundled_file(trees_file(name)) for name in HEADS})
-
-
-def _bundled_file(name: str) -> bytes:
-    """One of its files.
-
-    Raises:
-        ModelError: it is not the one that the manifest says.
-    """
-    with ModelError.instead_of(ValueError, f"{BUNDLED} has no manifest", fix=_RENEW):
-        manifest = read(SingleWindowManifest, whole_file(BUNDLED / MANIFEST, _RENEW))
-        return checked_file(BUNDLED / name, manifest.files[name], _RENEW)
 
 
 ERRORS = "errors.json"
@@ -144,17 +89,47 @@ class LeftOutJob:
     errors: tuple[float, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SingleWindowHead:
-    """Estimates profiles, and what they might be."""
+    """Estimates profiles, and what they might be; safe to share between threads.
 
-    model: SingleWindowModel
-    left_out: tuple[LeftOutJob, ...]
+    Args:
+        trees: Of each head.
+        left_out: Errors of jobs whose family was left out; none: how far off it is, is not known.
+
+    Raises:
+        ModelError: trees are missing or damaged.
+    """
+
+    def __init__(self, trees: Mapping[str, bytes], left_out: Sequence[LeftOutJob] = ()) -> None:
+        read = {name: read_trees(name, trees[name], COLUMNS, _RENEW) for name in HEADS}
+        self._sm = Forest(read[SM])
+        self._shares = Forest(read["rate"], read["power"])
+        self.left_out = left_out
+
+    def estimate(self, window: SoloWindow) -> WindowEstimate:
+        """What its profile is made of."""
+        if not window.is_learned:
+            return prior_estimate(window)
+        sm, dram = self._sm_activity(window), window.dram
+        rows = as_float32(share_features(window, sm, dram, ESTIMATED_SHARES))
+        prior = prior_kept(sm, ESTIMATED_SHARES)
+        rate, power = (prior + np.array(own) for own in self._shares(rows, rows))
+        return WindowEstimate.possible(sm, dram, rate, power)
+
+    def _sm_activity(self, window: SoloWindow) -> float:
+        """As it was read, or estimated, and then no more than GPU busy."""
+        if SM not in window.missing:
+            return window.read(SM) / WHOLE
+        ((sm,),) = self._sm(as_float32(counter_features(window)))
+        return float(np.fmin(max(sm, 0.0), window.read(BUSY) / WHOLE))
+
+    def likeliest(self, window: SoloWindow) -> Profile:
+        """Its profile at `ESTIMATED_SHARES` and on the whole GPU."""
+        return estimated_profile(window, self.estimate(window))
 
     def profile(self, window: SoloWindow, *, is_server: bool) -> Profile:
-        """Its profile, with how far off it may be at each share: as far as other families were."""
-        estimate = self.model.estimate(window)
-        profile = estimated_profile(window, estimate)
+        """The same, with how far off it may be at each share: as far as other families were."""
+        estimate, profile = self.estimate(window), self.likeliest(window)
         if not window.is_learned:
             return replace(profile, doubt=_prior_doubt(window, estimate))
         near = np.array([*self._nearest(window, estimate, is_server=is_server).values()])
@@ -175,7 +150,7 @@ class SingleWindowHead:
             return lambda world: estimated_profile(
                 window, prior_estimate(window, np.random.default_rng(world).standard_normal())
             )
-        estimate = self.model.estimate(window)
+        estimate = self.estimate(window)
         near = self._nearest(window, estimate, is_server=is_server)
         errors = drawn_errors(near, {job.family for job in self.left_out})
         return lambda world: estimated_profile(window, estimate.off_by(errors(world)))
@@ -251,6 +226,8 @@ def bundled_head() -> SingleWindowHead:
     Raises:
         ModelError: it is not whole.
     """
-    with ModelError.instead_of(ValueError, f"{ERRORS} cannot be read", fix="install advisor again"):
-        (left_out,) = read(dict[str, tuple[LeftOutJob, ...]], _bundled_file(ERRORS)).values()
-    return SingleWindowHead(model=bundled_single_window(), left_out=left_out)
+    with ModelError.instead_of(ValueError, f"{BUNDLED} cannot be read", fix=_RENEW):
+        hashes = read(SingleWindowManifest, whole_file(BUNDLED / MANIFEST, _RENEW)).files
+        files = {name: checked_file(BUNDLED / name, of, _RENEW) for name, of in hashes.items()}
+        (left_out,) = read(dict[str, tuple[LeftOutJob, ...]], files[ERRORS]).values()
+    return SingleWindowHead({name: files[trees_file(name)] for name in HEADS}, left_out)

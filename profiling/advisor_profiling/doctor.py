@@ -10,8 +10,8 @@ from importlib import metadata
 from typing import Literal
 
 from advisor.core.gpu import Gpu
-from advisor.core.records import COUNTER_BOUND, grouped
-from advisor.core.telemetry import COUNTERS, ENERGY_GPU, NO_POWER, POWER_GPU, power_scope
+from advisor.core.records import COUNTER_BOUND, NO_POWER, grouped
+from advisor.core.telemetry import COUNTERS, ENERGY_GPU, POWER_GPU, power_scope
 from advisor.core.wording import listed
 from advisor.errors import AdvisorError
 from advisor.installed import DISTRIBUTION, install

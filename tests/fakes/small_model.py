@@ -30,7 +30,6 @@ from advisor_models.registry import (
     UNCAPPED as WITHOUT_LIMITS,
     Artefact,
     DatasetFacts,
-    LearnerSettings,
     LogBounds,
     Manifest,
     OtherGpu,
@@ -139,7 +138,7 @@ def make_manifest(files: Mapping[str, bytes], **changes: Any) -> Manifest:
         no_counters=None,
         dataset=DatasetFacts("0" * 64, 640, 64, ("job0", "job1"), 1),
         figures={"fraction_of_oracle": 0.995, "rate_mape": 0.059},
-        settings=LearnerSettings(5, 3, 0.5, 0),
+        settings={"trees": 5, "least_in_leaf": 3, "part_of_features": 0.5, "seed": 0},
         libraries={"scikit-learn": "1.9.1"},
         files=hashes(files),
     )

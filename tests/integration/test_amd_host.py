@@ -2,8 +2,6 @@
 
 import json
 import os
-import shutil
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,21 +20,9 @@ from advisor_data.bundled import bundled_solo_points
 from advisor_data.files import write_points
 from advisor_profiling.testbed import with_units
 
-SOURCE = Path(__file__).parents[1] / "fakes/hip/fake_hip.c"
 JOB = Job(name="job", command=("true",))
 
 MI300X = Gpu(uuid="GPU-a", model="MI300X", vendor="amd", index=3, units_total=304)
-
-
-@pytest.fixture(scope="session")
-def hip(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    if shutil.which("cc") is None:
-        pytest.skip("needs a C compiler (cc) for the fake HIP library")
-    folder = tmp_path_factory.mktemp("hip")
-    library = folder / "libamdhip64.so"
-    flags = ["-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]
-    subprocess.run(["cc", *flags, "-o", library, SOURCE], check=True)
-    return folder
 
 
 def prove(gpu: Gpu, percent: float, hip: Path, **more: str) -> Granted:

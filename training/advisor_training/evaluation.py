@@ -139,11 +139,6 @@ def _put_to(name: str, question: ChoiceQuestion) -> ChoiceQuestion:
     return question
 
 
-def _methods(data: Data) -> dict[str, Learner]:
-    """Every method by name, the model first and the seed paper's last."""
-    return {**LEARNERS, PAPER: paper_learner(data.profiles)}
-
-
 def ask(
     name: str, learner: Learner, data: Data, protocol: RunProtocol, tick: AfterFit
 ) -> _MethodResult:
@@ -160,24 +155,13 @@ def ask(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Bar:
-    """Mean fractions of the oracle over some pairs, and of 50/50 in the same pairs.
-
-    Attributes:
-        gain_percent: Gain of the first mean over the second; None where the second is 0.
-    """
-
-    choices: int
-    fraction_percent: float
-    equal_percent: float
-    gain_percent: float | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class JobFigures:
     """One job that was left out: all pairs with it.
 
     Attributes:
+        bars: By objective the number of `choices`, their mean `fraction_percent` of the oracle,
+            that of 50/50 in the same pairs (`equal_percent`), and what ours gains over it
+            (`gain_percent`; None where that of 50/50 is 0).
         own: Error of the job's own relative speed; `beside` of the jobs next to it.
     """
 
@@ -185,7 +169,7 @@ class JobFigures:
     gpu_model: str
     launch_bound: bool
     sm_active_percent: float
-    bars: Mapping[str, _Bar]
+    bars: Mapping[str, Mapping[str, float | None]]
     own: Error | None
     beside: Error | None
     power: Error | None
@@ -207,7 +191,7 @@ def by_job(
     return tuple(sorted(jobs, key=lambda job: (-job.sm_active_percent, job.job)))
 
 
-def bar_of(choices: Sequence[Choice]) -> _Bar:
+def bar_of(choices: Sequence[Choice]) -> Mapping[str, float | None]:
     """The mean of choices; at least one."""
     ours = statistics.mean(choice.fraction for choice in choices)
     # A pair in which 50/50 is worth nothing has no ratio to it, and 50/50 is 0 of its oracle.
@@ -215,16 +199,19 @@ def bar_of(choices: Sequence[Choice]) -> _Bar:
         choice.fraction / choice.over["equal"] if choice.over.get("equal") else 0.0
         for choice in choices
     )
-    return _Bar(
-        choices=len(choices),
-        fraction_percent=100 * ours,
-        equal_percent=100 * equal,
-        gain_percent=100 * (ours / equal - 1) if equal > 0 else None,
-    )
+    return {
+        "choices": len(choices),
+        "fraction_percent": 100 * ours,
+        "equal_percent": 100 * equal,
+        "gain_percent": 100 * (ours / equal - 1) if equal > 0 else None,
+    }
 
 
 def _job(
-    data: Data, held_out: HeldOut, key: tuple[str, str], bars: Mapping[str, _Bar]
+    data: Data,
+    held_out: HeldOut,
+    key: tuple[str, str],
+    bars: Mapping[str, Mapping[str, float | None]],
 ) -> JobFigures:
     rows, profile = data.rows, data.profiles[key]
     nine = (rows.kind == "nine") & (rows.gpu_model == key[1])
@@ -244,76 +231,39 @@ def _job(
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _GpuFigures:
-    """The model on a GPU model that it has not learned from, nor from the job on another one.
-
-    Attributes:
-        learned_pairs: Pairs of the other GPU models.
-        errors: At the nine splits.
-        held: Parts of "speed" and "power" within the intervals of the other GPU models.
-        widening: How much wider those must be to hold what they promise, likewise.
-    """
-
-    left_out: str
-    learned_pairs: int
-    pairs: int
-    fractions: Mapping[str, ChoiceFigures]
-    errors: Errors
-    held: Mapping[str, float]
-    widening: Mapping[str, float]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _GpuCurvePoint:
-    """The model with some pairs of the GPU model that it has otherwise not learned from.
-
-    Attributes:
-        added_pairs: Pairs of it that are learned from.
-        draws: Random draws of these; figures are over all of them.
-        fractions: Choices of all other pairs of it, by objective.
-        errors: Of these at the nine splits.
-        held: Parts of "speed" and "power" within the intervals of the other GPU models.
-    """
-
-    left_out: str
-    added_pairs: int
-    draws: int
-    fractions: Mapping[str, ChoiceFigures]
-    errors: Errors
-    held: Mapping[str, float]
-
-
 def leave_gpus_out(
     data: Data, tick: AfterFit
-) -> Iterator[tuple[_GpuFigures, list[_GpuCurvePoint]]]:
-    """Each GPU model left out, then with pairs of it added; nothing where there is one only."""
+) -> Iterator[tuple[Mapping[str, Any], list[Mapping[str, Any]]]]:
+    """Each GPU model left out, then with pairs of it added; nothing where there is one only.
+
+    Rows of `gpus` and `gpu_curve` of an `Evaluation`.
+    """
     for name in gpu_models(data.rows):
         mask = data.rows.gpu_model == name
         carried = carry_over(
             data.rows, mask, name, LEARNERS[OURS], lambda name, done, total: tick()
         )
         added = add_pairs(data.rows, mask, LEARNERS[OURS], lambda name, done, total: tick())
-        figures = _GpuFigures(
-            left_out=name,
-            learned_pairs=carried.learned_pairs,
-            pairs=len(np.unique(data.rows.pair[carried.held_out.row])),
-            fractions=_fractions(data, carried.held_out),
-            errors=_errors(data, carried.held_out),
-            held=mean_held(carried, data.rows, [carried.held_out]),
-            widening=widenings(carried, data.rows),
-        )
+        figures = {
+            "left_out": name,
+            "learned_pairs": carried.learned_pairs,
+            "pairs": len(np.unique(data.rows.pair[carried.held_out.row])),
+            "fractions": _fractions(data, carried.held_out),
+            "errors": _errors(data, carried.held_out),
+            "held": mean_held(carried, data.rows, [carried.held_out]),
+            "widening": widenings(carried, data.rows),
+        }
         yield (
             figures,
             [
-                _GpuCurvePoint(
-                    left_out=name,
-                    added_pairs=pairs,
-                    draws=len(by_draw),
-                    fractions=_fractions(data, joined(by_draw)),
-                    errors=_errors(data, joined(by_draw)),
-                    held=mean_held(carried, data.rows, by_draw),
-                )
+                {
+                    "left_out": name,
+                    "added_pairs": pairs,
+                    "draws": len(by_draw),
+                    "fractions": _fractions(data, joined(by_draw)),
+                    "errors": _errors(data, joined(by_draw)),
+                    "held": mean_held(carried, data.rows, by_draw),
+                }
                 for pairs, by_draw in added
             ],
         )
@@ -351,26 +301,6 @@ Some: TypeAlias = Literal[
 foresee, and at the limit the power is known beforehand."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _LimitRow:
-    """Choices by energy for the same work that keep a minimum speed as predicted.
-
-    Attributes:
-        min_speed: What each job is to keep, as measured.
-        kept: What keeps that where a split is chosen.
-        shared: Choices that are not one after the other, percent.
-        missed: Of these, those with a job below the minimum speed as measured, percent.
-    """
-
-    protocol: str
-    method: str
-    min_speed: float
-    kept: KeptBy
-    shared: Interval
-    missed: Interval | None
-    saved: Interval
-
-
 def _choice_rows(data: Data, results: _MethodResults) -> Iterator[Mapping[str, Any]]:
     """What each method and rule chooses, by objective and for each subset of the pairs."""
     for (protocol, name), answers in results.items():
@@ -405,21 +335,21 @@ def _error_rows(data: Data, results: _MethodResults) -> Iterator[Mapping[str, An
                     }
 
 
-def limit_rows(data: Data, protocol: str, results: _MethodResult) -> Iterator[_LimitRow]:
+def limit_rows(data: Data, protocol: str, results: _MethodResult) -> Iterator[Mapping[str, Any]]:
     """One for each minimum speed, and what is to keep it."""
     for least, kept in itertools.product(_LEAST_SPEEDS, get_args(KeptBy)):
         wanted = ChoiceQuestion(OBJECTIVES[DEFAULT_OBJECTIVE], "every way", least)
         question = _put_to(results.name, replace(wanted, kept=kept))
         if figures := figures_of(choose(data, results.held_out, question, POLICY.tie, wanted)):
-            yield _LimitRow(
-                protocol=protocol,
-                method=results.name,
-                min_speed=least,
-                kept=kept,
-                shared=figures.shared,
-                missed=figures.missed,
-                saved=figures.saved,
-            )
+            yield {
+                "protocol": protocol,
+                "method": results.name,
+                "min_speed": least,
+                "kept": kept,
+                "shared": figures.shared,
+                "missed": figures.missed,
+                "saved": figures.saved,
+            }
 
 
 def _subsets(data: Data, protocol: str) -> dict[Some, frozenset[int]]:
@@ -456,41 +386,12 @@ def _rows(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _SeedFigures:
-    """The model grown from another seed, by workload.
-
-    Attributes:
-        fractions: Mean fraction of the oracle by objective, percent.
-    """
-
-    seed: int
-    saved_percent: float
-    shared_percent: float
-    missed_percent: float | None
-    fractions: Mapping[str, float]
-    errors: Errors
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _EvaluationBasis:
-    """What an evaluation rests on."""
-
-    gpu_models: tuple[str, ...]
-    cards: int
-    jobs: int
-    launch_bound_pairs: int
-    pairs: int
-    measurements: int
-    splits: int
-    left_out: tuple[LeftOut, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation:
     """Everything that was found.
 
     Attributes:
         quick: Whether only the model, physics and the paper's method were asked, by workload.
+        basis: What it rests on: GPU models, and how many of each thing; `left_out` has reasons.
         ceilings: The noise ceiling by objective; None where no pair was measured twice.
         choices: What the choices of methods and rules are worth, a row for each protocol, method,
             objective and subset of the pairs (`Some`), as `figures`. A protocol says what the
@@ -501,15 +402,23 @@ class Evaluation:
         coverage: What intervals of jobs that were left out, with run and cards where there are
             several, hold of "speed", "power" and "efficiency".
         training_s: Seconds of one fit to all jobs but one, by method.
-        gpus: The model on each GPU model that was left out; empty where there is one only, and
-            where the evaluation is quick. `gpu_curve` with ever more pairs of it likewise.
-        seeds: What hangs on the seed; empty where the evaluation is quick.
+        gpus: The model on each GPU model that it has not learned from, nor from the job on another
+            one; empty where there is one only, and where the evaluation is quick. `held` are parts
+            of "speed" and "power" within the intervals of the other GPU models, `widening` how much
+            wider those must be to hold what they promise.
+        gpu_curve: The same with ever more pairs of that model learned from (`added_pairs`), over
+            all random draws of these; choices are of all other pairs of it.
+        limits: Choices by energy for the same work that keep a minimum speed as predicted:
+            `min_speed` is what each job is to keep, `kept` what keeps it where a split is chosen,
+            `shared` the percentage that is not one after the other, `missed` that of these with a
+            job below the minimum as measured.
+        seeds: The model grown from other seeds, by workload; empty where the evaluation is quick.
         chosen: The model's choices for jobs that were left out, by objective.
         compared: The model's predictions of these, at the nine splits; not in the JSON form.
     """
 
     quick: bool
-    basis: _EvaluationBasis
+    basis: Mapping[str, Any]
     ceilings: Mapping[str, Ceiling | None]
     choices: tuple[Mapping[str, Any], ...]
     errors: tuple[Mapping[str, Any], ...]
@@ -517,10 +426,10 @@ class Evaluation:
     coverage: Mapping[str, Coverage]
     training_s: Mapping[str, float]
     jobs: tuple[JobFigures, ...]
-    gpus: tuple[_GpuFigures, ...]
-    gpu_curve: tuple[_GpuCurvePoint, ...]
-    limits: tuple[_LimitRow, ...]
-    seeds: tuple[_SeedFigures, ...]
+    gpus: tuple[Mapping[str, Any], ...]
+    gpu_curve: tuple[Mapping[str, Any], ...]
+    limits: tuple[Mapping[str, Any], ...]
+    seeds: tuple[Mapping[str, Any], ...]
     chosen: Mapping[str, tuple[Choice, ...]]
     compared: Mapping[Literal["speed", "rate", "power"], tuple[Floats, Floats]]
 
@@ -567,7 +476,7 @@ def run_evaluation(data: Data, *, quick: bool, watch: OnProgress) -> Evaluation:
     Raises:
         InputError: too few pairs to leave some out.
     """
-    learners = _methods(data)
+    learners = {**LEARNERS, PAPER: paper_learner(data.profiles)}
     results = {
         (protocol, name): ask(
             name, learners[name], data, PROTOCOLS[protocol].answer, partial(watch, protocol, name)
@@ -578,24 +487,19 @@ def run_evaluation(data: Data, *, quick: bool, watch: OnProgress) -> Evaluation:
     chosen = {name: ours.choices(data, name) for name in HEADLINE}
     held_out = ours.held_out
     gpus = [] if quick else list(leave_gpus_out(data, partial(watch, OTHER_GPU, OURS)))
+    bounds = zip(data.measurements, data.with_launch_bound(), strict=True)
     return Evaluation(
         quick=quick,
-        basis=_EvaluationBasis(
-            gpu_models=tuple(sorted({m.gpu_model for m in data.measurements})),
-            cards=len({m.gpu_uuid for m in data.measurements}),
-            jobs=len(data.rows.jobs),
-            pairs=len({m.pair for m in data.measurements}),
-            launch_bound_pairs=len(
-                {
-                    m.pair
-                    for m, bound in zip(data.measurements, data.with_launch_bound(), strict=True)
-                    if bound
-                }
-            ),
-            measurements=len(data.measurements),
-            splits=len(data.rows),
-            left_out=data.left_out,
-        ),
+        basis={
+            "gpu_models": tuple(sorted({m.gpu_model for m in data.measurements})),
+            "cards": len({m.gpu_uuid for m in data.measurements}),
+            "jobs": len(data.rows.jobs),
+            "launch_bound_pairs": len({m.pair for m, bound in bounds if bound}),
+            "pairs": len({m.pair for m in data.measurements}),
+            "measurements": len(data.measurements),
+            "splits": len(data.rows),
+            "left_out": data.left_out,
+        },
         ceilings={o.name: noise_ceiling(data.measurements, o) for o in OBJECTIVES.values()},
         choices=tuple(_choice_rows(data, results)),
         errors=tuple(_error_rows(data, results)),
@@ -647,7 +551,7 @@ def _compared_methods(data: Data, *, quick: bool) -> list[tuple[str, str]]:
     return [*shared, *strict]
 
 
-def _seeds(data: Data, ours: _MethodResult, watch: OnProgress) -> Iterator[_SeedFigures]:
+def _seeds(data: Data, ours: _MethodResult, watch: OnProgress) -> Iterator[Mapping[str, Any]]:
     """The model's own seed, then the others."""
     yield _seed(data, 0, ours)
     for seed in _SEEDS:
@@ -659,19 +563,19 @@ def _seeds(data: Data, ours: _MethodResult, watch: OnProgress) -> Iterator[_Seed
         yield _seed(data, seed, ask(OURS, learner, data, PROTOCOLS[BY_WORKLOAD].answer, tick))
 
 
-def _seed(data: Data, seed: int, results: _MethodResult) -> _SeedFigures:
+def _seed(data: Data, seed: int, results: _MethodResult) -> Mapping[str, Any]:
     by_objective = {
         name: figures for name in HEADLINE if (figures := figures_of(results.choices(data, name)))
     }
     default = by_objective[DEFAULT_OBJECTIVE]
-    return _SeedFigures(
-        seed=seed,
-        saved_percent=default.saved.value,
-        shared_percent=default.shared.value,
-        missed_percent=default.missed.value if default.missed else None,
-        fractions={name: figures.mean_percent for name, figures in by_objective.items()},
-        errors=errors_of(data, results.held_out, np.asarray(data.rows.kind == "nine")),
-    )
+    return {
+        "seed": seed,
+        "saved_percent": default.saved.value,
+        "shared_percent": default.shared.value,
+        "missed_percent": default.missed.value if default.missed else None,
+        "fractions": {name: figures.mean_percent for name, figures in by_objective.items()},
+        "errors": _errors(data, results.held_out),
+    }
 
 
 FigureKind = Literal["fraction of oracle", "error", "coverage"]

@@ -25,14 +25,14 @@ from sklearn.ensemble import ExtraTreesRegressor
 from advisor.core.gpu import TIME_SLICED, UNCAPPED, WHOLE, Split, without_limits
 from advisor.core.wording import listed
 from advisor.errors import InputError
+from advisor.predict.features import speed_left
 from advisor.predict.kernels import Kernels
-from advisor.predict.power_limit import speed_left
 from advisor.predict.predictions import Prediction
 from advisor.predict.profiles import COLUMNS, Floats, Profile, Serving
 from advisor.predict.sets import SERVER_HOLD_S, SetPredictor
 from advisor.predict.single_window import SoloWindow
 from advisor_data.bundled import bundled_table
-from advisor_models.single_window import bundled_single_window
+from advisor_models.single_window import bundled_head
 
 SHIPPED = "advisor"  # the package's own answers, in `PublicFigures.off`
 
@@ -350,7 +350,7 @@ def _of_miso(text: str) -> Iterator[PublicFigures]:
             memory_used_mib=None,
             counters=read,
         )
-        profile = bundled_single_window().profile(window)
+        profile = bundled_head().likeliest(window)
         for part, row in by_slice.items():
             kept = float(whole["step_s"]) / float(row["step_s"])
             said = profile.at([WHOLE * part / PARTS], "rate")["rate"][0]

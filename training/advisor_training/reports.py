@@ -275,10 +275,10 @@ def _kept_limits(evaluation: Evaluation) -> str:
     least = QUESTIONS[DEFAULT_OBJECTIVE].min_speed
     wanted = (BY_WORKLOAD, OURS, least, "as advised")
     for row in evaluation.limits:
-        of = (row.protocol, row.method, row.min_speed, row.kept)
-        if of == wanted and row.missed:
+        of = tuple(row[name] for name in ("protocol", "method", "min_speed", "kept"))
+        if of == wanted and row["missed"]:
             return (
-                f"Of the choices that share, {_between(row.missed)} leave a job below "
+                f"Of the choices that share, {_between(row['missed'])} leave a job below "
                 f"{least:g} of its speed, or a server below all of its demand."
             )
     return "No choice shares the GPU."
@@ -304,9 +304,9 @@ def _accuracy(evaluation: Evaluation) -> str:
 def _basis(evaluation: Evaluation) -> str:
     basis = evaluation.basis
     return (
-        f"{count_of(basis.splits, 'split')} of {count_of(basis.pairs, 'pair')} of "
-        f"{count_of(basis.jobs, 'job')} on {count_of(basis.cards, 'card')} of "
-        f"{', '.join(basis.gpu_models)}; {basis.launch_bound_pairs} of the pairs have a "
+        f"{count_of(basis['splits'], 'split')} of {count_of(basis['pairs'], 'pair')} of "
+        f"{count_of(basis['jobs'], 'job')} on {count_of(basis['cards'], 'card')} of "
+        f"{', '.join(basis['gpu_models'])}; {basis['launch_bound_pairs']} of the pairs have a "
         "launch-bound job. Brackets are 95 % intervals by a bootstrap over jobs."
     )
 
@@ -320,10 +320,10 @@ def _other_gpus(evaluation: Evaluation) -> str:
             "pairs of two."
         )
     parts = [
-        f"{_between(default.saved)} on the {gpu.left_out} "
+        f"{_between(default.saved)} on the {gpu['left_out']} "
         f"({default.mean_percent:.1f} % of the oracle)"
         for gpu in evaluation.gpus
-        if (default := gpu.fractions.get(DEFAULT_OBJECTIVE))
+        if (default := gpu["fractions"].get(DEFAULT_OBJECTIVE))
     ]
     return (
         f"Learned from the other GPU models only, and without the job, it saves {', '.join(parts)}."
@@ -350,15 +350,16 @@ def printed_tables(
             ("left out, method", "each job keeps", "by", "share", "missed", "saved"),
             [
                 (
-                    f"{row.protocol}, {row.method}",
-                    f"{row.min_speed:g}",
-                    row.kept,
-                    f"{row.shared.value:.1f}",
-                    _bounded(row.missed),
-                    _bounded(row.saved),
+                    f"{row['protocol']}, {row['method']}",
+                    f"{row['min_speed']:g}",
+                    row["kept"],
+                    f"{row['shared'].value:.1f}",
+                    _bounded(row["missed"]),
+                    _bounded(row["saved"]),
                 )
                 for row in evaluation.limits
-                if (row.method == OURS or (row.method, row.protocol) == (PHYSICAL, BY_WORKLOAD))
+                if row["method"] == OURS
+                or (row["method"], row["protocol"]) == (PHYSICAL, BY_WORKLOAD)
             ],
         ),
         # Launch-bound jobs, the power limit, uncapped: where errors come from.
@@ -397,12 +398,12 @@ def printed_tables(
             ("seed", "saved", "share", "missed", *_ORACLES, "rate", "power"),
             [
                 (
-                    str(seed.seed),
-                    f"{seed.saved_percent:.2f}",
-                    f"{seed.shared_percent:.0f}",
-                    "-" if seed.missed_percent is None else f"{seed.missed_percent:.1f}",
-                    *(f"{seed.fractions[name]:.2f}" for name in HEADLINE),
-                    *_error_cells(seed.errors),
+                    str(seed["seed"]),
+                    f"{seed['saved_percent']:.2f}",
+                    f"{seed['shared_percent']:.0f}",
+                    "-" if seed["missed_percent"] is None else f"{seed['missed_percent']:.1f}",
+                    *(f"{seed['fractions'][name]:.2f}" for name in HEADLINE),
+                    *_error_cells(seed["errors"]),
                 )
                 for seed in evaluation.seeds
             ],
@@ -489,12 +490,9 @@ def gpu_tables(evaluation: Evaluation) -> list[TextTable]:
             ),
             [
                 (
-                    gpu.left_out,
-                    str(gpu.learned_pairs),
-                    str(gpu.pairs),
-                    *_gpu_cells(gpu.fractions, gpu.errors),
-                    *(f"{100 * part:.1f}" for part in gpu.held.values()),
-                    *(f"{factor:.2f}" for factor in gpu.widening.values()),
+                    *(str(gpu[name]) for name in ("left_out", "learned_pairs", "pairs")),
+                    *_gpu_cells(gpu),
+                    *(f"{factor:.2f}" for factor in gpu["widening"].values()),
                 )
                 for gpu in evaluation.gpus
             ],
@@ -504,11 +502,8 @@ def gpu_tables(evaluation: Evaluation) -> list[TextTable]:
             ("left out", "pairs added", "draws", *_FIGURES, *_HELD),
             [
                 (
-                    point.left_out,
-                    str(point.added_pairs),
-                    str(point.draws),
-                    *_gpu_cells(point.fractions, point.errors),
-                    *(f"{100 * part:.1f}" for part in point.held.values()),
+                    *(str(point[name]) for name in ("left_out", "added_pairs", "draws")),
+                    *_gpu_cells(point),
                 )
                 for point in evaluation.gpu_curve
             ],
@@ -516,7 +511,8 @@ def gpu_tables(evaluation: Evaluation) -> list[TextTable]:
     ]  # fmt: skip
 
 
-def _gpu_cells(fractions: Mapping[str, ChoiceFigures], errors: Errors) -> Iterator[str]:
+def _gpu_cells(found: Mapping[str, Any]) -> Iterator[str]:
+    fractions: Mapping[str, ChoiceFigures] = found["fractions"]
     default = fractions.get(DEFAULT_OBJECTIVE)
     yield _bounded(default and default.saved)
     yield _lose(default)
@@ -524,7 +520,8 @@ def _gpu_cells(fractions: Mapping[str, ChoiceFigures], errors: Errors) -> Iterat
         figures = fractions.get(name)
         yield _mean_of(figures)
         yield f"{figures.worst_percent:.1f}" if figures else "-"
-    yield from _error_cells(errors)
+    yield from _error_cells(found["errors"])
+    yield from (f"{100 * part:.1f}" for part in found["held"].values())
 
 
 def _jobs(evaluation: Evaluation) -> TextTable:
@@ -538,8 +535,8 @@ def _jobs(evaluation: Evaluation) -> TextTable:
             (
                 f"{job.job}{' (launch-bound)' if job.launch_bound else ''}",
                 f"{job.sm_active_percent:.0f}",
-                str(job.bars[DEFAULT_OBJECTIVE].choices),
-                *(f"{job.bars[name].fraction_percent:.2f}" for name in HEADLINE),
+                str(job.bars[DEFAULT_OBJECTIVE]["choices"]),
+                *(f"{job.bars[name]['fraction_percent']:.2f}" for name in HEADLINE),
                 *(
                     f"{error.mean_percent:.1f}" if error else "-"
                     for error in (job.own, job.beside, job.power)

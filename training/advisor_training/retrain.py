@@ -582,28 +582,20 @@ def _compared(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class PromotionDecision:
-    """The verdict, and its reason in words."""
-
-    promote: bool
-    why: str
-
-
-def decide(compared: Sequence[ComparedFigure], news: Sequence[str]) -> PromotionDecision:
-    """Promote what is worse nowhere.
+def decide(compared: Sequence[ComparedFigure], news: Sequence[str]) -> tuple[bool, str]:
+    """Whether to promote, and why in words: what is worse nowhere.
 
     What a model learns of a job or a pair cannot show in tests that leave the job out, so a
     challenger need not be better in these: it has learned from newer points. `news` are jobs and
     GPU models that only the challenger has seen.
     """
     if worse := [figure for figure in compared if figure.is_worse]:
-        return PromotionDecision(False, f"worse for {listed(map(_words, worse))}")
+        return False, f"worse for {listed(map(_words, worse))}"
     if better := [figure for figure in compared if figure.is_better]:
-        return PromotionDecision(True, f"better for {listed(map(_words, better))}")
+        return True, f"better for {listed(map(_words, better))}"
     if news:
-        return PromotionDecision(True, f"not worse, and has seen {listed(news)}")
-    return PromotionDecision(True, "not worse, and has learned from newer points")
+        return True, f"not worse, and has seen {listed(news)}"
+    return True, "not worse, and has learned from newer points"
 
 
 def _words(figure: ComparedFigure) -> str:
@@ -868,20 +860,20 @@ def _challenged(
     compared = _compare_with(checked, sifted.accepted, rows, trained.held_out, on_stage)
     new = artefact.manifest
     jobs = sorted(set(new.dataset.jobs) - set(old.dataset.jobs))
-    verdict = decide(compared, jobs + sorted(set(new.gpu_models) - set(old.gpu_models)))
+    promote, why = decide(compared, jobs + sorted(set(new.gpu_models) - set(old.gpu_models)))
     try:
         check_intervals(new)
     except ModelError as error:
-        verdict = PromotionDecision(False, str(error))
+        promote, why = False, str(error)
     report = replace(
         report,
         outcome="kept",
-        why=verdict.why,
+        why=why,
         challenger=new.version,
         used_points=len(sifted.accepted.ids),
         compared=compared,
     )
-    if not verdict.promote:
+    if not promote:
         return report
     # The version may be there from a run that was killed.
     if new.version not in registry.versions():

@@ -35,8 +35,8 @@ from advisor_models.single_window import (
     ERRORS,
     HEADS,
     LeftOutJob,
+    SingleWindowHead,
     SingleWindowManifest,
-    SingleWindowModel,
     as_float32,
 )
 from advisor_training.learners import family_of
@@ -52,7 +52,7 @@ def learnable(profiles: Iterable[Profile]) -> list[Profile]:
 
 
 def fit_single_window(profiles: Sequence[Profile]) -> Mapping[str, bytes]:
-    """The trees of each head of `SingleWindowModel`, from profiles that are `learnable`."""
+    """The trees of each head of `SingleWindowHead`, from profiles that are `learnable`."""
     forests: dict[str, bytes] = {}
     for head in HEADS:
         rows = [_rows(profile, head) for profile in profiles]
@@ -96,7 +96,7 @@ def write_single_window(
     )
 
 
-def left_out(profiles: Sequence[Profile]) -> Iterator[tuple[SingleWindowModel, list[Profile]]]:
+def left_out(profiles: Sequence[Profile]) -> Iterator[tuple[SingleWindowHead, list[Profile]]]:
     """For each family of jobs the model that has seen none of it, and its profiles."""
     families = np.array([family_of(p.job) for p in profiles])
     for family in dict.fromkeys(families.tolist()):
@@ -106,7 +106,7 @@ def left_out(profiles: Sequence[Profile]) -> Iterator[tuple[SingleWindowModel, l
         tested = [
             p for p, of_profile in zip(profiles, families, strict=True) if of_profile == family
         ]
-        yield SingleWindowModel(fit_single_window(others)), tested
+        yield SingleWindowHead(fit_single_window(others)), tested
 
 
 def _left_out_errors(profiles: Sequence[Profile]) -> Iterator[LeftOutJob]:

@@ -36,7 +36,6 @@ from advisor_models.registry import (
     SPLIT,
     Artefact,
     DatasetFacts,
-    LearnerSettings,
     Manifest,
     OtherGpu,
     Strata,
@@ -571,7 +570,12 @@ def make_artefact(
         no_counters=trained.calibrated.no_counters,
         dataset=made_from.facts,
         figures=trained.figures,
-        settings=LearnerSettings(TREES, LEAST_IN_LEAF, PART_OF_FEATURES, SEED),
+        settings={
+            "trees": TREES,
+            "least_in_leaf": LEAST_IN_LEAF,
+            "part_of_features": PART_OF_FEATURES,
+            "seed": SEED,
+        },
         libraries={name: metadata.version(name) for name in LIBRARIES},
         files={},
     )

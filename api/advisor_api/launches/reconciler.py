@@ -6,10 +6,9 @@ minute whether jobs drift: for advice, the audit log and `/metrics`.
 """
 
 import math
-import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
@@ -41,42 +40,11 @@ from advisor_api.launches.launching import (
     start_supervisor,
 )
 from advisor_api.otlp import tell_metrics
-from advisor_api.service import Service
+from advisor_api.service import Service, looking
 from advisor_data import Store
 from advisor_data.cleaning import Cleaner
 from advisor_data.lists import Span
 from advisor_data.state import AuditEntry, LaunchRow
-
-_STOP_S = 5.0
-
-
-@contextmanager
-def looking(name: str, look: Callable[[], None], every_s: float) -> Generator[None]:
-    """Look at once and then again and again, in a thread, until the end of the block.
-
-    An error of a look is logged, and the next look comes all the same.
-    """
-    ended = threading.Event()
-
-    def look_until_ended() -> None:
-        while True:
-            try:
-                look()
-            except AdvisorError as error:
-                LOG.error("no look at %s: %s", name, error)
-            except Exception:  # noqa: BLE001 the service answers on whatever happens here
-                LOG.exception("a look at %s failed", name)
-            if ended.wait(every_s):
-                return
-
-    thread = threading.Thread(target=look_until_ended, daemon=True, name=name)
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        # A look that waits for a database may take longer; nothing is lost with it.
-        thread.join(_STOP_S)
 
 
 class ObservationImporter:

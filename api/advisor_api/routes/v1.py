@@ -69,7 +69,7 @@ from advisor_api.http.routing import (
     v1_router,
 )
 from advisor_api.launches import launching
-from advisor_api.launches.board import Board
+from advisor_api.launches.launching import Board
 from advisor_api.schemas import (
     ActiveInQuery,
     GpuModelInQuery,

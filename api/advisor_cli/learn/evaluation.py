@@ -82,7 +82,7 @@ def _print(evaluation: Evaluation, files: tuple[Path, ...]) -> None:
     for table in printed_tables(evaluation):
         console.print(f"\n{table.title}", highlight=False)
         console.print(plain_table(table.headings, table.rows, whole=table.headings[:1]))
-    for item in evaluation.basis.left_out:
+    for item in evaluation.basis["left_out"]:
         console.print(f"{count_of(item.points, 'point')} left out: {item.reason}")
     say(f"written: {', '.join(map(str, files))}")
 

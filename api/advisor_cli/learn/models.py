@@ -182,7 +182,7 @@ def _lines(name: str, m: Manifest, *, is_champion: bool) -> Iterator[str]:
     star = ", the champion" if is_champion else ""
     jobs, cards = count_of(len(m.dataset.jobs), "job"), count_of(m.dataset.cards, "card")
     yield f"{name}: {m.version}{star}"
-    yield f"{m.learner}, {count_of(m.settings.trees, 'tree')}, made {m.created_at}"
+    yield f"{m.learner}, {count_of(int(m.settings['trees']), 'tree')}, made {m.created_at}"
     yield (
         f"learned from {count_of(m.dataset.pairs, 'pair')} ({m.dataset.pair_points} points) of "
         f"{jobs} on {cards}: {', '.join(m.gpu_models)}"

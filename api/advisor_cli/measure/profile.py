@@ -12,8 +12,7 @@ from rich.console import Console
 
 from advisor.core.gpu import Gpu, Share, Vendor, share_for_units
 from advisor.core.job import Job, ProgressKind, ProgressSettings, check_single_gpu
-from advisor.core.records import SoloPoint
-from advisor.core.telemetry import NO_POWER
+from advisor.core.records import NO_POWER, SoloPoint
 from advisor.core.wording import count_of, measuring
 from advisor.errors import InputError
 from advisor.formats.job_file import find_job, inline_job, load_job, save_job

@@ -18,7 +18,7 @@ import numpy as np
 
 from advisor.core.records import SoloPoint
 from advisor.core.telemetry import NEAR_LIMIT
-from advisor.predict.power_limit import speed_left
+from advisor.predict.features import speed_left
 from advisor.predict.profiles import make_profiles
 from advisor.predict.sets import active_idle_w, fills
 from advisor_advice.ask import recommend

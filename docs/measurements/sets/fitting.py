@@ -9,8 +9,8 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from rows import Part, Row, known_busy
 
+from advisor.predict.features import crowded, without_limit_w
 from advisor.predict.kernels import Kernels, computes_in_bursts
-from advisor.predict.power_limit import without_limit_w
 from advisor.predict.profiles import Floats
 from advisor.predict.sets import (
     ACTIVE_IDLE_OVER_W,
@@ -22,7 +22,6 @@ from advisor.predict.sets import (
     JobsAlone,
     RoundRobin,
     SetClass,
-    crowded,
     power_w,
     time_sliced,
 )

@@ -31,7 +31,7 @@ from fitting import (
 )
 from rows import Off, Row, again, measured_pairs, measured_rows, tables
 
-from advisor.predict.power_limit import speed_left
+from advisor.predict.features import speed_left
 from advisor.predict.profiles import Floats
 from advisor.predict.sets import MANY_WIDER, RoundRobin
 

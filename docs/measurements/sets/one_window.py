@@ -39,7 +39,7 @@ from advisor_data.bundled import (
     select,
 )
 from advisor_models.registry import Registry
-from advisor_models.single_window import BUNDLED, SingleWindowHead, bundled_head
+from advisor_models.single_window import BUNDLED, bundled_head
 from advisor_training.learners import family_of
 from advisor_training.single_window import blind, learnable, left_out, write_single_window
 
@@ -80,9 +80,9 @@ def main() -> None:
 
 def known_of(profiles: Sequence[Profile]) -> Iterator[Known]:
     """Each by the model, and the errors, of all families but its own."""
-    for model, own in left_out(profiles):
-        errors = [e for e in bundled_head().left_out if e.family != family_of(own[0].job)]
-        head = SingleWindowHead(model=model, left_out=tuple(errors))
+    for head, own in left_out(profiles):
+        family = family_of(own[0].job)
+        head.left_out = [e for e in bundled_head().left_out if e.family != family]
         for p in own:
             windows = {name: blind(window_of(p), of) for name, of in LACKING.items()}
             if p.busy > 0:

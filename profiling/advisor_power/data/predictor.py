@@ -43,7 +43,6 @@ from advisor.wire.power import (
 from advisor_models.model_predictor import Forest, read_trees
 from advisor_models.registry import (
     MANIFEST,
-    LearnerSettings,
     LogBounds,
     Range,
     check_version,
@@ -409,7 +408,7 @@ class InputManifest:
     known: MeasuredCards
     dataset: InputFacts
     figures: Mapping[str, float]
-    settings: LearnerSettings
+    settings: Mapping[str, int | float]
     libraries: Mapping[str, str]
     files: Mapping[str, str]
 

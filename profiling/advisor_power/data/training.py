@@ -25,7 +25,7 @@ from advisor.predict.features import Float32s
 from advisor.predict.profiles import Floats
 from advisor.wire.power import FEATURES, InputPoint
 from advisor_data.measurements import input_points_sha256, input_points_text
-from advisor_models.registry import LearnerSettings, LogBounds, hashes, version_of, write_parsed
+from advisor_models.registry import LogBounds, hashes, version_of, write_parsed
 from advisor_power.data.fill import FILE, features_of
 from advisor_power.data.language import Call, Operand, OperandPair
 from advisor_power.data.measuring import InputPower, with_ratios
@@ -431,7 +431,12 @@ def write_input_model(folder: Path, trained: TrainedInputs) -> InputManifest:
             left_out=trained.left_out,
         ),
         figures=trained.figures,
-        settings=LearnerSettings(TREES, LEAST_IN_LEAF, PART_OF_FEATURES, SEED),
+        settings={
+            "trees": TREES,
+            "least_in_leaf": LEAST_IN_LEAF,
+            "part_of_features": PART_OF_FEATURES,
+            "seed": SEED,
+        },
         libraries={name: metadata.version(name) for name in LIBRARIES},
         files=hashes(contents),
     )

@@ -400,9 +400,9 @@ def test_share_without_an_interval() -> None:
 
 @pytest.mark.slow
 def test_figures_of_each_direction(both: Data, by_gpu: Evaluation, ticks: list[None]) -> None:
-    found = [(of.left_out, of.learned_pairs, of.pairs) for of in by_gpu.gpus]
+    found = [(of["left_out"], of["learned_pairs"], of["pairs"]) for of in by_gpu.gpus]
     assert found == sorted([(MODELS[0], 6, 10), (MODELS[1], 10, 6)])
-    added = [(p.left_out, p.added_pairs) for p in by_gpu.gpu_curve]
+    added = [(p["left_out"], p["added_pairs"]) for p in by_gpu.gpu_curve]
     assert added == [(model, n) for model in sorted(MODELS) for n in (0, 2, 5)]
     assert len(ticks) == fits(both.rows) == planned_fits(both, quick=False)[OTHER_GPU, OURS]
 

@@ -11,8 +11,9 @@ from advisor.core.gpu import without_limits
 from advisor.core.objectives import NORMAL_90
 from advisor.core.records import PRIOR, SINGLE_WINDOW
 from advisor.errors import ModelError
+from advisor.predict.features import MEASURED_ON
 from advisor.predict.profiles import Profile, kind_of, make_profiles
-from advisor.predict.sets import MEASURED_ON, SetPredictor
+from advisor.predict.sets import SetPredictor
 from advisor.predict.single_window import (
     BUSY,
     COUNTERS,
@@ -24,9 +25,7 @@ from advisor_data.bundled import bundled_set_references, bundled_solo_points
 from advisor_models import single_window
 from advisor_models.single_window import (
     SingleWindowHead,
-    SingleWindowModel,
     bundled_head,
-    bundled_single_window,
 )
 from advisor_training.learners import family_of
 from advisor_training.single_window import blind, fit_single_window, learnable, left_out
@@ -40,11 +39,11 @@ def profiles() -> list[Profile]:
 def test_the_bundled_head_is_the_one_of_the_bundled_profiles(profiles: list[Profile]) -> None:
     """Or something was changed without `docs/measurements/sets/one_window.py --write`."""
     assert {profile.gpu_model for profile in profiles} == {*MEASURED_ON}
-    fitted = SingleWindowModel(fit_single_window(profiles))
+    fitted = SingleWindowHead(fit_single_window(profiles))
     for profile in profiles[::10]:
         window = window_of(profile)
         ours, theirs = (
-            estimated_profile(window, m.estimate(window)) for m in (fitted, bundled_single_window())
+            estimated_profile(window, m.estimate(window)) for m in (fitted, bundled_head())
         )
         np.testing.assert_allclose(ours.values["rate"], theirs.values["rate"], atol=1e-9)
         np.testing.assert_allclose(ours.values["power_w"], theirs.values["power_w"], rtol=1e-9)
@@ -119,7 +118,7 @@ def test_on_a_card_that_was_not_learned_from_watts_say_nothing(profiles: list[Pr
 def test_sms_are_active_no_longer_than_the_gpu_is_busy(profiles: list[Profile]) -> None:
     window = blind(window_of(max(profiles, key=lambda p: p.whole_gpu_power_w)), COUNTERS)
     seen = [replace(window, counters={**window.counters, BUSY: busy}) for busy in (100.0, 7.0)]
-    idle, active = sorted(bundled_head().model.estimate(one).sm for one in seen)
+    idle, active = sorted(bundled_head().estimate(one).sm for one in seen)
     assert idle == 0.07 < 0.5 < active
 
 
@@ -127,10 +126,9 @@ def test_sms_are_active_no_longer_than_the_gpu_is_busy(profiles: list[Profile]) 
 def test_ranges_hold_jobs_of_families_that_were_left_out(profiles: list[Profile]) -> None:
     """About nine of ten at shares of 20 to 80 %; half as wide they would not."""
     held = dict[float, list[bool]]()
-    for model, own in islice(left_out(profiles), 0, None, 3):
+    for head, own in islice(left_out(profiles), 0, None, 3):
         family = family_of(own[0].job)
-        others = tuple(one for one in bundled_head().left_out if one.family != family)
-        head = SingleWindowHead(model=model, left_out=others)
+        head.left_out = [one for one in bundled_head().left_out if one.family != family]
         for whole in own:
             seen = head.profile(window_of(whole), is_server=kind_of(whole) == "server")
             for part in (1.0, 0.5):
@@ -144,4 +142,4 @@ def test_a_damaged_head_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     (tmp_path / "rate.trees").write_bytes(b"0" * 10)
     monkeypatch.setattr(single_window, "BUNDLED", tmp_path)
     with pytest.raises(ModelError, match=r"rate\.trees is not the file"):
-        bundled_single_window.__wrapped__()
+        bundled_head.__wrapped__()

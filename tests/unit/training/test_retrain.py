@@ -45,7 +45,6 @@ from advisor_training.retrain import (
     Collected,
     ComparedFigure,
     PointSet,
-    PromotionDecision,
     RefusedPoints,
     RetrainReport,
     Sifted,
@@ -139,7 +138,7 @@ def test_more_of_the_same_is_no_worse(site: Site) -> None:
 
 @pytest.mark.slow
 def test_what_is_worse_leaves_no_version(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    worse = mock.Mock(return_value=PromotionDecision(False, "worse for all"))
+    worse = mock.Mock(return_value=(False, "worse for all"))
     monkeypatch.setattr(retraining, "decide", worse)
     before, own = site.registry.champion(), NEW_POINTS | points(made_up.JOBS[:2], "2026-02-03")
     report = site.night(3, own)
@@ -500,16 +499,16 @@ def test_what_is_not_worse_beyond_noise_is_promoted(
     [found] = compared(gain, noise)
     assert (found.is_better, found.is_worse) == (better, worse)
     decisions = [decide([found], []), decide([found], ["new-job"])]
-    assert [one.promote for one in decisions] == [not worse] * 2
-    assert decide([*compared(0.03), found], []).promote != worse
+    assert [promote for promote, _ in decisions] == [not worse] * 2
+    assert decide([*compared(0.03), found], [])[0] != worse
 
 
 def test_what_is_not_worse_is_promoted_since_it_is_newer() -> None:
     [found] = compared(0.0)
     assert (found.champion_percent, found.jobs, found.tests) == (10.0, 8, 56)
     assert abs(found.gain_percent - (found.champion_percent - found.challenger_percent)) < 0.002
-    assert "newer points" in decide([found], []).why
-    assert "new-job" in decide([found], ["new-job"]).why
+    assert "newer points" in decide([found], [])[1]
+    assert "new-job" in decide([found], ["new-job"])[1]
 
 
 @pytest.mark.parametrize("pairs", [PAIRS[:1], [("a", "b"), ("c", "d"), ("e", "f")]])

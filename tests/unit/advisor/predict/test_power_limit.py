@@ -9,14 +9,12 @@ from made_up_profiles import Physics, profile
 
 from advisor.core.gpu import ALL_GPUS, EQUAL, UNCAPPED, Split, without_limits
 from advisor.errors import InputError
+from advisor.predict.features import EXPONENT, FIXED, speed_left
 from advisor.predict.power_limit import (
-    EXPONENT,
-    FIXED,
     KEPT,
     LimitPredictor,
     limit_warnings,
     lower_limit,
-    speed_left,
     under_limit,
 )
 from advisor.predict.sets import SetPredictor

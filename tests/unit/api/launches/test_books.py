@@ -18,7 +18,7 @@ from advisor.formats.wire import write
 from advisor.launch.folder import MOST_ENDED
 from advisor.launch.spec import LaunchStatus, Ledger, State
 from advisor_api.http.access import ANONYMOUS_READER
-from advisor_api.launches.board import Board, Books
+from advisor_api.launches.launching import Board, Books
 from advisor_data.state import ServiceState, open_service_state
 
 NOW = datetime(2026, 1, 31, 20, tzinfo=UTC)

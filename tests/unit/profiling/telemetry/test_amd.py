@@ -2,14 +2,12 @@
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import fake_amdsmi
 import pytest
 
 _PROLOGUE = """
@@ -29,15 +27,6 @@ except AdvisorError as error:
 MI300, MI200, OTHER_PARTITION = "0 420 65535", "0 65535 310", "0 0 0"
 
 Ask = Callable[..., Any]
-
-
-@pytest.fixture(scope="session")
-def rocm(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    if (wrapper := fake_amdsmi.wrapper()) is None or shutil.which("cc") is None:
-        pytest.skip("needs the amdsmi package (extra: amd) and a C compiler (cc)")
-    folder = tmp_path_factory.mktemp("rocm") / "rocm"
-    fake_amdsmi.build(wrapper, folder)
-    return folder
 
 
 def run(lines: str, environment: dict[str, str]) -> Any:
