@@ -58,9 +58,11 @@ FIXED, EXPONENT = 0.35, 0.25
 _LEAST_CLOCK = 0.5
 
 
-def speed_left(limit_w: Floats | float, wanted_w: Floats | float, own_limit_w: float) -> Floats:
+def speed_left(
+    limit_w: Floats | float, wanted_w: Floats | float, profiled_limit_w: float
+) -> Floats:
     """Part of the speed that a limit leaves work which draws `wanted_w` without it."""
-    fixed_w = FIXED * own_limit_w
+    fixed_w = FIXED * profiled_limit_w
     over_w = np.maximum(wanted_w, limit_w) - fixed_w
     left: Floats = (np.maximum(limit_w - fixed_w, 1.0) / np.maximum(over_w, 1.0)) ** EXPONENT
     return left
