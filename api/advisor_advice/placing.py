@@ -179,14 +179,15 @@ def placed(
     tried = cards[:: math.ceil(len(cards) / 6)]
     plans = list[tuple[float, wire.Placement]]()
     # Small savings do not pay for GPUs that could work at the same budget.
-    for count, min_gain in itertools.product(tried, (wire_request.min_gain, 1.0)):
+    for count, min_gain in itertools.product(tried, (wire_request.min_gain, 0.5)):
         limit_w = min(profiled_w, budget_w / count // STEP_W * STEP_W)
         (of,) = inputs
         profiles = tuple(under_limit(profile, limit_w) for profile in of.profile_set.profiles)
         lower = replace(of, profile_set=replace(of.profile_set, profiles=profiles))
         time_limit_s = wire_request.time_limit_s / len(tried) / 2
         part = replace(wire_request, gpus=count, min_gain=min_gain, time_limit_s=time_limit_s)
-        placement, plan = _planned(part, request, [lower], [count])
+        policy = part.policy(request.policy)
+        placement, plan = _planned(part, replace(request, policy=policy), [lower], [count])
         left = {p.job: p.whole_gpu_rate / (p.measured or p).whole_gpu_rate for p in profiles}
         kinds = plan.placing.kinds
         work = sum(
