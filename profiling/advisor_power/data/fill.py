@@ -85,7 +85,7 @@ def open_matrix(path: Path, name: str | None = None) -> Matrix:
     """
     if not path.is_file():
         raise _fault(path, "there is no such file", fix="name a .safetensors or .npy file")
-    with InputError.instead_of(OSError, f"{shown(str(path))} cannot be read"):
+    with InputError.instead_of(OSError, f"{_printable(str(path))} cannot be read"):
         with path.open("rb") as file:
             start = file.read(64)
         if start.startswith(_NPY):
@@ -172,9 +172,13 @@ def _sha256(matrix: Matrix) -> str:
     return found.hexdigest()
 
 
+def _printable(text: str) -> str:
+    return text if text.isprintable() else ascii(text)[1:-1]
+
+
 def shown(name: str) -> str:
     """A name from a file as one short line of printable characters."""
-    text = name if name.isprintable() else ascii(name)[1:-1]
+    text = _printable(name)
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
 
@@ -652,7 +656,7 @@ def _count(number: int) -> str:
 
 def _fault(path: Path, what: str, *, tensor: str | None = None, fix: str = "") -> InputError:
     """The error of a file that is not what it should be."""
-    place = shown(str(path)) + (f", tensor {shown(tensor)}" if tensor else "")
+    place = _printable(str(path)) + (f", tensor {shown(tensor)}" if tensor else "")
     return InputError(
         f"{place}: {what}", fix=fix or "the file is damaged or cut off: copy or write it again"
     )

@@ -974,7 +974,7 @@ class Hot(MadeUpKernel):
     ("bench", "said"),
     [
         (Late(rising), r"none of 40 runs can be used.*hw-thermal"),
-        (Hot(rising), r"60 of 60 runs could not be used.*hw-thermal.*card is cool"),
+        (Hot(rising), r"60 of 60 runs could not be used.*hw-thermal.*GPU is cool"),
     ],
 )
 def test_nothing_but_throttled_runs_is_an_error(
