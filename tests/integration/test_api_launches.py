@@ -171,7 +171,7 @@ def test_a_job_joins_a_launch_that_runs(server: LaunchServer) -> None:
     reply = server.ask("POST", place, {**body, "share_percent": 90}, "launch")
     refused = _joined(server, place, reply.json)
     assert (refused["outcome"], refused["code"]) == ("refused", "bad-input")
-    assert "at most 50 %" in refused["error"]
+    assert "ask for 50 % or less" in refused["error"]
     seen = server.ask("GET", f"{place}/{refused['join_id']}").json
     assert (seen["code"], "50 %" in seen["error"]) == ("bad-input", False)
     server.stop_launch(launch_id)
