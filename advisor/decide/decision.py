@@ -935,7 +935,7 @@ def replicas(
         if end is None and (ended is None or option.split in outlook.measured):
             best, rate, ended = number, more, None
         ended = ended or end
-    ended_by, why = ended or (None, f"no more than {best} were asked for")
+    ended_by, why = ended or (None, f"{best} is the most that was looked at (--most)")
     return tuple(decisions[:best]), Replicas(best=best, copies=(), ended_by=ended_by, why=why)
 
 

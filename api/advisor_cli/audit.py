@@ -293,7 +293,7 @@ def _lines(result: Audit, out: Path) -> Iterator[tuple[str, str]]:
         yield "Money", NO_PRICE.removeprefix("Money a month: ")
     for name, change in zip(_CHANGES, result.changes, strict=False):
         who, saves, risks = change_text(change, months)
-        yield name, f"{who} saves a month"
+        yield name, f"{who} saves each month"
         yield "", ", ".join(saves)
         yield "", f"risk: {'; '.join(risks)}"
     fills = Counter(job.fills for job in result.jobs)
@@ -306,7 +306,7 @@ def _lines(result: Audit, out: Path) -> Iterator[tuple[str, str]]:
     kinds = ", ".join(f"{count:,} {what}" for what, count in said.items() if count)
     kept = f"; {result.kept:,} kept by name for advice" if result.kept else ""
     yield "Jobs", f"{len(result.jobs) + result.left_out:,}: {kinds}{kept}"
-    held = (f"{label.label or 'no label'} {label.gpu_hours:,.3g} h" for label in result.held_by)
+    held = (f"{label.label or 'no label'} {label.gpu_hours:,.0f} h" for label in result.held_by)
     yield "Owners", ", ".join(held)
     if left := result.left_hours:
         hours = ", ".join(f"{h:,.3g} {why}" for why, h in left.items())

@@ -11,7 +11,7 @@ import typer
 from rich.text import Text
 
 from advisor.core.gpu import LIMIT_COMMANDS, Split, vendor_of
-from advisor.core.objectives import FEWEST_CARDS, Aim, Prices
+from advisor.core.objectives import Aim, Prices
 from advisor.core.wording import count_of, less_or_more, listed
 from advisor.decide.reasons import percent
 from advisor.errors import InputError, placed
@@ -327,7 +327,7 @@ def _lines(placement: Placement) -> Iterator[tuple[str, str]]:
         waiting = ", ".join(f"{wait.count} {wait.job}" for wait in placement.waiting)
         is_full = all(pool.used == pool.gpus for pool in placement.gpus)
         off = f"{waiting}: limits or a missing profile keep them off the free GPUs"
-        yield "Waiting", f"no GPU is left for {waiting}" if is_full else off
+        yield "Waiting", f"no GPU or power is left for {waiting}" if is_full else off
     yield from _shared(placement)
     if (limit_w := placement.power_limit_w) is not None:
         count = placement.gpus[0].gpus
@@ -345,17 +345,10 @@ def _lines(placement: Placement) -> Iterator[tuple[str, str]]:
     )
     yield "Energy", f"{saved} with freed GPUs off, {idle} with freed GPUs idle"
     if placement.bound is not None and placement.gap is not None:
-        late = (
-            f", and {_number(placement.waiting_cost)} for jobs that wait"
-            if placement.waiting
-            else ""
-        )
         longer = "; a longer --time-limit may find it" if placement.timed_out else ""
         yield (
             "Optimum",
-            f"at most {percent(placement.gap, 1)} better than this plan "
-            f"({_placed_cost(placement)}{late})"
-            f"{longer}",
+            f"no plan is more than {percent(placement.gap, 1)} better{longer}",
         )
 
 
@@ -424,19 +417,6 @@ def _launches(placement: Placement) -> Iterator[str]:
             f"advisor launch {seated.launch}" if len(seated.jobs) > 1 else f"{seated.launch} alone"
         )
         yield from (f"  GPU {gpu:<5} {how}" for gpu in seated.gpus)
-
-
-def _placed_cost(placement: Placement) -> str:
-    """Of jobs that have a card."""
-    if placement.objective == FEWEST_CARDS:
-        return count_of(placement.cards, "GPU")
-    unit = {"energy-efficiency": "W", "throughput": "GPUs"}.get(placement.objective, "an hour")
-    return f"{_number(placement.cost - placement.waiting_cost)} {unit} with lagging work"
-
-
-def _number(cost: float) -> str:
-    """With three digits and more."""
-    return f"{cost:,.0f}" if cost >= 100 else f"{cost:.4g}"
 
 
 def _kwh(joules: float) -> str:

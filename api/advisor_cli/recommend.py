@@ -460,7 +460,7 @@ def _replica_lines(
     if found.best > 1:
         off, idle = (less_or_more(x.value, 0) for x in (best.energy_saved, best.energy_saved_idle))
         times = best.rate.value / found.copies[0].rate.value
-        yield "GPUs", f"1 instead of {found.best}: {times:.2f} times the rate of one copy"
+        yield "GPUs", f"{found.best} copies on one do {times:.2f} times the work of one"
         yield "Energy", f"{off} with freed GPUs off, {idle} with freed GPUs idle"
     ended = f"{found.ended_by}: " if found.ended_by else ""
     yield "Why", f"{ended}{found.why}"

@@ -123,9 +123,7 @@ def test_answer_is_that_of_the_command_line(
     """Both doors give the same choice, plan, numbers, reasons and warnings."""
     if not words.startswith(("recommend", "replicas", "place")):
         body, words = {"jobs": jobs(*PAIR), **body}, f"recommend {' '.join(PAIR)} {words}"
-    answer = api.post(path, body)
-    if body.get("words"):
-        answer["said"] = None
+    answer = api.post(path, body) | ({"said": None} if body.get("words") else {})
     assert answer == answered(advisor, *shlex.split(words))
     read(kind, json.dumps(answer))
 

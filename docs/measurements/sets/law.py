@@ -97,7 +97,7 @@ def fitted(rows: Sequence[Row]) -> tuple[dict[str, object], list[Judged], list[J
         constants["CORNER"] = corners.best(own)
         judged += left_out(own, corners.fit)
     if sliced := ways["time-sliced"]:
-        constants["TURNS_KEPT"] = in_turns.best(sliced)
+        constants["SLICING_KEPT"] = in_turns.best(sliced)
         judged += left_out(sliced, in_turns.fit, lambda rows, kept: (over_w, fuller))
     return constants, judged, guessed
 

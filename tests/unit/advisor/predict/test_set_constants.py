@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from advisor.predict import sets
-from advisor.predict.features import CORNER
+from advisor.predict import features, sets
 
 pytestmark = pytest.mark.figures
 SCRIPTS = Path(__file__).parents[4] / "docs/measurements/sets"
@@ -42,7 +41,7 @@ def test_law_of_speeds_and_watts_is_the_fitted_one(
     constants, judged, guessed = law["fitted"](
         [*law["measured_rows"](""), *law["measured_pairs"]()]
     )
-    assert constants == {name: getattr(sets, name, CORNER) for name in constants}
+    assert constants == {name: getattr(sets, name, features.CORNER) for name in constants}
     errors = law["errors"]([*judged, *guessed])
     for name in ("SPEED_ERRORS", "POWER_ERRORS", "ENERGY_ERRORS"):
         for of_class, bounds in getattr(sets, name).items():
