@@ -352,11 +352,12 @@ def _lines(placement: Placement) -> Iterator[tuple[str, str]]:
         )
 
 
-def _slowest(found: Placement) -> Iterator[tuple[str, str]]:
-    speed, job = min((job.speed, job.job) for one in found.sets for job in one.jobs)
-    if found.queue:
-        speed, job = found.queue.slowest_speed, found.queue.slowest_job
-    yield "Slowest", f"{job}, {percent(speed)} of its speed alone"
+def _slowest(placement: Placement) -> Iterator[tuple[str, str]]:
+    speed, job = min((job.speed, job.job) for placed in placement.sets for job in placed.jobs)
+    if placement.queue:
+        speed, job = placement.queue.slowest_speed, placement.queue.slowest_job
+    limit = f" at {placement.power_limit_w:g} W" if placement.power_limit_w else ""
+    yield "Slowest", f"{job}, {percent(speed)} of its speed alone{limit}"
 
 
 def _queue_lines(placement: Placement, queue: Queue) -> Iterator[tuple[str, str]]:
