@@ -141,6 +141,11 @@ def placement_text(
     return write_bytes(placed(wire_request, request, [inputs], [wire_request.gpus]))
 
 
+# Under a budget of watts a small saving does not pay for a GPU that it leaves idle: plans in which
+# jobs share for less than this are compared with those by the least gain of the policy.
+_LARGE_GAIN = 0.5
+
+
 def placed(
     wire_request: PlacementRequest,
     request: Request,
@@ -177,17 +182,17 @@ def placed(
         min(most, int(budget_w // profiled_w) or 1), min(most, int(budget_w // least_w)) + 1
     )
     tried = cards[:: math.ceil(len(cards) / 6)]
-    plans = list[tuple[float, wire.Placement]]()
-    # Small savings do not pay for GPUs that could work at the same budget.
-    for count, min_gain in itertools.product(tried, (wire_request.min_gain, 0.5)):
+    plans = list[tuple[int, float, wire.Placement]]()
+    least_gain = request.policy.min_gain
+    for count, min_gain in itertools.product(tried, {least_gain, max(least_gain, _LARGE_GAIN)}):
         limit_w = min(profiled_w, budget_w / count // STEP_W * STEP_W)
         (of,) = inputs
         profiles = tuple(under_limit(profile, limit_w) for profile in of.profile_set.profiles)
         lower = replace(of, profile_set=replace(of.profile_set, profiles=profiles))
         time_limit_s = wire_request.time_limit_s / len(tried) / 2
         part = replace(wire_request, gpus=count, min_gain=min_gain, time_limit_s=time_limit_s)
-        policy = part.policy(request.policy)
-        placement, plan = _planned(part, replace(request, policy=policy), [lower], [count])
+        with_gain = replace(request, policy=part.policy(request.policy))
+        placement, plan = _planned(part, with_gain, [lower], [count])
         left = {p.job: p.whole_gpu_rate / (p.measured or p).whole_gpu_rate for p in profiles}
         kinds = plan.placing.kinds
         work = sum(
@@ -195,8 +200,8 @@ def placed(
             for placed_set, cards in plan.sets.items()
             for kind, speed in zip(placed_set.kinds, placed_set.speeds, strict=True)
         )
-        plans.append((work, replace(placement, power_limit_w=limit_w)))
-    return max(plans, key=itemgetter(0))[1]
+        plans.append((placement.seated, work, replace(placement, power_limit_w=limit_w)))
+    return max(plans, key=itemgetter(0, 1))[2]
 
 
 def _planned(

@@ -537,7 +537,7 @@ class Board:
 
     Args:
         service: Whose launches these are.
-        cards: Looks at the GPUs of this host; it is told which of them are held.
+        cards: Reads the GPUs of this host, given which of them are held.
         now: The moment; None: the present one, in the zone of the host.
     """
 

@@ -130,6 +130,7 @@ def table() -> Iterator[str]:
     yield "| set | split | speeds said, % | came | watts said | came | saved said, % | came |"
     yield "|---|---|---|---|---|--:|---|--:|"
     hits, off, tails = list[bool](), list[tuple[float, float]](), list[float]()
+    small = list[float]()
     for row in read(LAUNCHED):
         state = row["state"]
         if not state or "error" in state:
@@ -143,6 +144,11 @@ def table() -> Iterator[str]:
         figures = [(rate, rate_came) for rate, _, rate_came in said]
         figures += [(forecast["power_w"], state["mean_power_w"])]
         figures += [(forecast["energy_saved"], state["mean_energy_saved"])]
+        small += [
+            came / one["value"]
+            for job, (one, came) in zip(state["jobs"], figures[:-2], strict=True)
+            if re.search("-b2$", job["job"])
+        ]
         hits += [one["low"] <= value <= one["high"] for one, value in figures if one and value]
         came_ms = {job["job"]: job.get("mean_p99_ms") for job in state["jobs"]}
         said_ms = re.findall(
@@ -165,6 +171,8 @@ def table() -> Iterator[str]:
         yield f"| {' | '.join(cells)} |"
     watts, saved = (100 * fmean(column) for column in zip(*off, strict=True))
     yield f"\nIn range: {sum(hits)} of {len(hits)}. Off: watts {watts:.0f} %, saved {saved:.0f}."
+    if small:
+        yield f"Small jobs at {min(small):.2f} to {max(small):.2f} of the predicted speed."
     near = sum(tail < math.log(1.5) for tail in tails)
     yield f"p99 within a factor of 1.5: {near} of {len(tails)}."
 

@@ -404,8 +404,9 @@ def test_a_budget_of_watts_is_kept_by_one_limit_for_all(bare: Settings) -> None:
     assert all(one.power_w <= found.power_limit_w for one in found.sets)
     # Where all may draw what they want, nothing is lowered.
     free = place_jobs(running(*jobs, gpus=4, rack_power_w=4 * 700.0), bare)
-    assert free.power_limit_w == 700
-    assert free.sets == place_jobs(running(*jobs, gpus=4), bare).sets
+    assert (free.power_limit_w, free.sets) == (700, place_jobs(running(*jobs, gpus=4), bare).sets)
+    mixed = ("bert-infer-b2",) * 4 + ("triad",) * 3
+    assert not place_jobs(running(*mixed, gpus=4, rack_power_w=2000.0), bare).waiting
 
 
 @pytest.mark.parametrize(
