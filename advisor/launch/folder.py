@@ -307,8 +307,8 @@ class StatusWriter:
     def update(self, **changes: Any) -> None:
         """Change values; written about once a second.
 
-        Of jobs that run only who looks at them says of when it is: a supervisor that stood still
-        would else write down what was before as of now.
+        While jobs run, only a look at them dates the status: a supervisor that was stopped and
+        continued would else date old readings as of now.
         """
         heard = {} if self.status.state == "running" else {"updated_at": now()}
         self.status = replace(self.status, **{**heard, **changes})
@@ -409,7 +409,7 @@ def ask_join(folder: LaunchFolder, request: LaunchSpec, name: str | None = None)
 
     Args:
         folder: Of the launch.
-        request: Of one set: those that run when it is asked, and the newcomer as the last.
+        request: One set: the jobs that run at the time of the request, and the newcomer last.
         name: Of the request; None: a new one.
 
     Raises:
@@ -464,7 +464,7 @@ def read_request(folder: LaunchFolder, name: str) -> LaunchSpec | None:
 def join_status(folder: LaunchFolder, name: str, spec: LaunchSpec | None) -> JobStatus:
     """How a job does that asked to join by that name: `waiting` until it is answered.
 
-    `spec` is what it asked; None: that cannot be read.
+    `spec` is the request; None: it cannot be read.
     """
     # Looked at first: the last request is answered before the last word.
     status = folder.read_status()
