@@ -16,25 +16,23 @@ from hypothesis import given, strategies as st
 
 from advisor.errors import InputError
 from advisor_data.measurements import bundled_input_points
-from advisor_power.data.fill import (
-    STORAGE,
-    Filled,
-    Fingerprint,
-    fill,
-    fill_pair,
-    fingerprint,
-)
-from advisor_power.data.language import (
+from advisor_power.data.operands import (
     DTYPES,
     OPERATIONS_LIMIT,
+    STORAGE,
     SWEEPS,
     TEXT_LIMIT,
     WIDTHS,
     WORDS,
     Call,
+    Filled,
+    Fingerprint,
     Operand,
     OperandPair,
     Stage,
+    fill,
+    fill_pair,
+    fingerprint,
     parse_operands,
 )
 

@@ -30,7 +30,6 @@ from advisor_cli.measure.testbeds import stoppable
 from advisor_cli.progress import counted, leaving_out
 from advisor_data.measurements import bundled_input_points, read_input_points
 from advisor_power.data import training
-from advisor_power.data.language import DTYPES, SWEEPS, parse_operands
 from advisor_power.data.measuring import (
     WINDOW_S,
     InputCase,
@@ -44,6 +43,7 @@ from advisor_power.data.measuring import (
     read_kept,
     with_ratios,
 )
+from advisor_power.data.operands import DTYPES, SWEEPS, parse_operands
 from advisor_power.data.predictor import (
     InputManifest,
     load_input_model,

@@ -32,8 +32,15 @@ from advisor.settings import Settings
 from advisor.validity.sensor_record import power_timing, record_for
 from advisor.wire.power import Estimate
 from advisor_data.measurements import all_sensors
-from advisor_power.data.fill import Fingerprint, fill_pair, fingerprint, pinned
-from advisor_power.data.language import USUAL, OperandPair, parse_operands
+from advisor_power.data.operands import (
+    USUAL,
+    Fingerprint,
+    OperandPair,
+    fill_pair,
+    fingerprint,
+    parse_operands,
+    pinned,
+)
 from advisor_power.gpu_worker import (
     Conditions,
     GpuWorker,
@@ -62,7 +69,7 @@ _INT8_LEAST_M = 17
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputCase:
-    """A product of matrices of a shape and a type (of `language.DTYPES`), filled as operands say.
+    """A product of matrices of a shape and a type (of `operands.DTYPES`), filled as operands say.
 
     Attributes:
         operands: Canonical text of both matrices.
@@ -412,7 +419,7 @@ def fill_case(case: InputCase, stem: Path) -> Matrices:
     """Fill the matrices of a case into files that begin with `stem`.
 
     Raises:
-        InputError: as `fill.fill_pair`, or there is no room for the files.
+        InputError: as `operands.fill_pair`, or there is no room for the files.
     """
     a_path, b_path = stem.with_suffix(".a"), stem.with_suffix(".b")
     try:

@@ -45,7 +45,6 @@ def input_fingerprint(data: InputData) -> InputFingerprint | None:
             "the data of a job cannot be looked at without numpy",
             fix=f"{install('advise')}, or leave input.data out of the job",
         )
-    from advisor_power.data.fill import pinned, product_fingerprint
-    from advisor_power.data.language import parse_operands
+    from advisor_power.data.operands import parse_operands, pinned, product_fingerprint
 
     return product_fingerprint(pinned(parse_operands(data.data)), (SIDE, SIDE, SIDE), data.dtype)

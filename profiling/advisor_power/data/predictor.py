@@ -51,13 +51,13 @@ from advisor_models.registry import (
     trees_file,
     whole_file,
 )
-from advisor_power.data.fill import (
-    FILE,
-    product_fingerprint,
-)
-from advisor_power.data.language import parse_operands
 from advisor_power.data.measuring import case_of
 from advisor_power.data.of_job import SIDE
+from advisor_power.data.operands import (
+    FILE,
+    parse_operands,
+    product_fingerprint,
+)
 
 # SM work costs about the clock times the square of the voltage, which follows the clock, but less
 # than in proportion: 3 if it did, 1 if it stayed. Of 2, 2.5 and 3 this is nearest to jobs

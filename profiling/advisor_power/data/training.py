@@ -26,9 +26,8 @@ from advisor.predict.profiles import Floats
 from advisor.wire.power import FEATURES, InputPoint
 from advisor_data.measurements import input_points_sha256, input_points_text
 from advisor_models.registry import LogBounds, hashes, version_of, write_parsed
-from advisor_power.data.fill import FILE, features_of
-from advisor_power.data.language import Call, Operand, OperandPair
 from advisor_power.data.measuring import InputPower, with_ratios
+from advisor_power.data.operands import FILE, Call, Operand, OperandPair, features_of
 from advisor_power.data.predictor import (
     COLUMNS,
     PARTS,

@@ -48,8 +48,6 @@ from advisor_data.measurements import (
 )
 from advisor_models.registry import MANIFEST
 from advisor_power.data import predictor
-from advisor_power.data.fill import STORAGE, Fingerprint, fill_pair, fingerprint
-from advisor_power.data.language import SWEEPS, parse_operands
 from advisor_power.data.measuring import (
     REFERENCE_EVERY,
     InputCase,
@@ -70,6 +68,14 @@ from advisor_power.data.measuring import (
     with_references,
 )
 from advisor_power.data.of_job import input_fingerprint, with_fingerprint
+from advisor_power.data.operands import (
+    STORAGE,
+    SWEEPS,
+    Fingerprint,
+    fill_pair,
+    fingerprint,
+    parse_operands,
+)
 from advisor_power.data.predictor import (
     COLUMNS,
     LEAST_PART,

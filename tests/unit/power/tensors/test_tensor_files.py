@@ -16,8 +16,14 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from safetensors_files import write_safetensors
 
 from advisor.errors import InputError
-from advisor_power.data.fill import STORAGE, fill_pair, open_matrix, pinned
-from advisor_power.data.language import OperandPair, parse_operands
+from advisor_power.data.operands import (
+    STORAGE,
+    OperandPair,
+    fill_pair,
+    open_matrix,
+    parse_operands,
+    pinned,
+)
 
 NUMBERS = {
     "F64": np.float64, "F32": np.float32, "F16": np.float16, "BF16": ml_dtypes.bfloat16,
@@ -404,6 +410,6 @@ def test_tensors_that_do_not_fit_are_refused(folder: Path, monkeypatch: pytest.M
         pair_of('file("w.npy",tensor="x")')
     with pytest.raises(InputError, match="1-D"):
         pair_of('file("line.npy")')
-    monkeypatch.setattr("advisor_power.data.fill.BYTES_LIMIT", 23)
+    monkeypatch.setattr("advisor_power.data.operands.BYTES_LIMIT", 23)
     with pytest.raises(InputError, match="has 24 bytes"):
         pair_of('file("w.npy")')
