@@ -34,7 +34,7 @@ from advisor_power.data import predictor
 from advisor_power.data.predictor import model_folder
 from advisor_power.sensor import analysis
 from advisor_power.sensor.analysis import power_channel
-from advisor_power.sensor.trace import Trace
+from advisor_power.sensor.recording import Trace
 
 # A loaded machine is slow; that is no fault of what is tested. Who changes something else sees the
 # same examples as before and none that another run remembers; `make nightly` searches.

@@ -15,7 +15,7 @@ from advisor.wire.power import KernelReport
 from advisor_power.kernels.measure import measure_operation
 from advisor_power.kernels.runs import WantedKernel
 from advisor_power.sensor.analysis import record_of, run_stages
-from advisor_power.sensor.trace import read_trace, steps_and_bursts, waves
+from advisor_power.sensor.recording import read_trace, steps_and_bursts, waves
 
 ROOT = Path(__file__).parents[2]
 BUNDLED = ROOT / "data/advisor_data/bundled"

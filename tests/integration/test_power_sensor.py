@@ -38,8 +38,15 @@ from advisor.wire.power import KernelReport
 from advisor_cli.app import app
 from advisor_power.gpu_worker import AnsweringJob, AnsweringSpec, WorkerReady, started
 from advisor_power.sensor import recording
-from advisor_power.sensor.recording import recorders, run_stage
-from advisor_power.sensor.trace import LoadStage, Trace, append, begin_trace, read_trace
+from advisor_power.sensor.recording import (
+    LoadStage,
+    Trace,
+    append,
+    begin_trace,
+    read_trace,
+    recorders,
+    run_stage,
+)
 
 PYTHON = str(FAKES / "fake_power_load.py")
 
@@ -140,7 +147,7 @@ def test_load_that_fails_says_why(
     more: dict[str, str],
     says: str,
 ) -> None:
-    monkeypatch.setattr(recording, "_LATE_S", 1.0)
+    monkeypatch.setattr(recording, "_STAGE_LATE_S", 1.0)
     with (
         pytest.raises(JobError, match=says),
         load(tmp_path / "load", host.environment(**more), python) as job,

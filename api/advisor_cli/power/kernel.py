@@ -43,8 +43,12 @@ from advisor_power.kernels.runs import (
     sensors_of,
 )
 from advisor_power.sensor.analysis import measured, record_of
-from advisor_power.sensor.recording import SensorRecording, record
-from advisor_power.sensor.trace import Trace, read_trace, recorded_sensor
+from advisor_power.sensor.recording import (
+    Trace,
+    read_trace,
+    record,
+    recorded_sensor,
+)
 from advisor_profiling.testbed import find_gpu, worker_backend
 
 ReplayedModel: TypeAlias = Annotated[
@@ -113,14 +117,10 @@ def _record_sensor(gpu_name: str, python: str, settings: Settings, console: Cons
 
 
 def _record(load: AnsweringSpec, file: Path, console: Console) -> Trace:
-    wanted = SensorRecording(
-        load=load,
-        file=file,
-        seed=time.time_ns(),
-        report=lambda line: console.print(f"  {line}", highlight=False),
-    )
     try:
-        return record(wanted)
+        return record(
+            load, file, time.time_ns(), lambda line: console.print(f"  {line}", highlight=False)
+        )
     except KeyboardInterrupt:
         console.print(f"stopped; what was recorded is in {file}", soft_wrap=True, highlight=False)
         raise typer.Exit(STOPPED) from None

@@ -18,7 +18,7 @@ from advisor.settings import read_settings
 from advisor.validity.sensor_record import keep_record
 from advisor_power.gpu_worker import script_workload
 from advisor_power.sensor.analysis import measured, record_of, run_stages
-from advisor_power.sensor.recording import SensorRecording, record
+from advisor_power.sensor.recording import record
 from advisor_profiling.testbed import worker_backend
 
 parser = argparse.ArgumentParser(description=__doc__)
@@ -35,15 +35,8 @@ with worker_backend(settings, options.gpu, None) as backend:
     load = script_workload(
         backend, settings, "power_load.py", python=options.python, units=None, folder=logs
     )
-    trace = record(
-        SensorRecording(
-            load=load,
-            file=options.folder / "recording.jsonl",
-            seed=seed,
-            report=print,
-            more=run_stages(seed),
-        )
-    )
+    file = options.folder / "recording.jsonl"
+    trace = record(load, file, seed, print, more=run_stages(seed))
 print(f"{time.monotonic() - begun_s:.0f} s of GPU time, start of PyTorch included")
 found = record_of(trace, "live")
 (options.folder / "record.json").write_text(json.dumps(to_plain(found), indent=1) + "\n")

@@ -35,8 +35,7 @@ from advisor.wire.power import Estimate, KernelReport
 from advisor_data.measurements import bundled_kernels
 from advisor_power.gpu_worker import GpuWorker, WorkerPlace, WorkerReady, open_worker
 from advisor_power.sensor.analysis import slope
-from advisor_power.sensor.recording import Poller
-from advisor_power.sensor.trace import MEMORY
+from advisor_power.sensor.recording import MEMORY, Poller
 from advisor_profiling.testbed import check_alone, find_gpu, list_gpus
 from advisor_profiling.window import CounterTick
 

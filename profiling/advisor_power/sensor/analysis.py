@@ -46,7 +46,7 @@ from advisor.validity.sensor_record import (
     power_timing,
 )
 from advisor.wire.power import ReadingError
-from advisor_power.sensor.trace import (
+from advisor_power.sensor.recording import (
     AVERAGE,
     BURSTS,
     ENERGY,
@@ -57,11 +57,13 @@ from advisor_power.sensor.trace import (
     POWER_CHANNELS,
     WAVE,
     LoadStage,
+    Period,
     ReadingSeries,
     RecordedStage,
     SpanS,
     Trace,
     joined,
+    period_of,
 )
 
 
@@ -373,55 +375,11 @@ def prediction_errors(sample: _Sample, place: _Place) -> tuple[float, float]:
     return float(np.sqrt(np.mean(off**2)) / mean_w), float(np.median(off) / mean_w)
 
 
-_MOST_MISSED = 3
-
 _TENTHS = 10
 
 _MOST_SPREAD_INTEGRATING = 0.01
 _LEAST_SPREAD_SAMPLING = 0.05
 _LEAST_PHASES = 10
-
-
-@dataclass(frozen=True, slots=True)
-class _Period:
-    """Time between two updates of a channel, and the part of all gaps that keeps it."""
-
-    period_s: float
-    regular_share: float
-
-    @property
-    def regular(self) -> bool:
-        """Whether there is one period at all."""
-        return self.regular_share >= 0.8  # of all gaps
-
-
-def period_of(times_s: Floats) -> _Period | None:
-    """The period of a channel from the times (n,) of its changes; None where they are too few.
-
-    An update to the same value shows no change, so that a gap may be two or three periods long; the
-    median is one period as long as less than half of the updates show none.
-    """
-    gaps_s = np.diff(times_s)
-    if len(gaps_s) < 30:  # fewer do not show a period
-        return None
-    first_s = float(np.median(gaps_s))
-    steps = np.rint(gaps_s / first_s)
-    near = np.abs(gaps_s - steps * first_s) < 0.25 * first_s
-    used = near & (steps >= 1) & (steps <= _MOST_MISSED)
-    # Longer gaps are stretches of the same value, which say nothing.
-    judged = int(np.count_nonzero(gaps_s < (_MOST_MISSED + 0.5) * first_s))
-    if not used.any():
-        return _Period(first_s, 0.0)
-    return _Period(
-        float(gaps_s[used].sum() / steps[used].sum()), float(np.count_nonzero(used)) / judged
-    )
-
-
-def sensor_period(trace: Trace) -> _Period | None:
-    """The period of the quickest power channel so far, a regular one if there is; else None."""
-    series = [trace.series[name] for name in POWER_CHANNELS if name in trace.series]
-    periods = [period for readings in series if (period := period_of(readings.times_s)) is not None]
-    return min(periods, key=lambda period: (not period.regular, period.period_s), default=None)
 
 
 def power_channel(trace: Trace, name: str) -> tuple[PowerChannel | None, str]:
@@ -502,8 +460,8 @@ def _errors_on_waves(
 
 
 def _why_not(
-    first: _Period,
-    later: _Period | None,
+    first: Period,
+    later: Period | None,
     spread_ms: float,
     place: _Place,
     errors: tuple[float, float] | None,

@@ -77,7 +77,7 @@ from advisor_power.kernels.runs import (
     sigma_power_w,
     stitch,
 )
-from advisor_power.sensor import polled
+from advisor_power.sensor import recording
 from advisor_profiling.window import CounterTick
 
 PIPES = ["--commands", "c", "--answers", "a"]
@@ -312,7 +312,7 @@ class Source:
 
 def lines_of(source: Source, polls: int) -> list[list[Any]]:
     """What so many polls write, without times; a millisecond between two."""
-    poll, found = polled.burst_poll(cast("Any", source), lambda: source.now_s), list[list[Any]]()
+    poll, found = recording.burst_poll(cast("Any", source), lambda: source.now_s), list[list[Any]]()
     for _ in range(polls):
         found += poll(source.now_s)
         source.now_s = round(source.now_s + 0.001, 6)
@@ -342,7 +342,7 @@ def test_poller_writes_the_power_of_the_memory() -> None:
 
 def test_late_look_dates_no_change(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the host held the poller up, the change could be of any moment meanwhile."""
-    monkeypatch.setattr(polled, "LATE_S", 0.0005)
+    monkeypatch.setattr(recording, "LATE_S", 0.0005)
     assert lines_of(Source([100.0, *[200.0] * 49]), 50) == []
 
 

@@ -17,7 +17,7 @@ from synthetic_sensor import AVERAGE, FADING, HEADER, INSTANT, MEMORY, MadeUpCar
 
 from advisor.errors import InputError, SourceError
 from advisor.validity.sensor_record import SensorRecord
-from advisor_power.sensor import polled
+from advisor_power.sensor import recording as sensor_recording
 from advisor_power.sensor.analysis import (
     KERNELS_S,
     METHODS,
@@ -30,14 +30,15 @@ from advisor_power.sensor.analysis import (
     run_stages,
     window_parts,
 )
-from advisor_power.sensor.polled import ChangedReadings, record
-from advisor_power.sensor.trace import (
+from advisor_power.sensor.recording import (
     LOCKED_WAVE,
     LONGEST_S,
     WAVE,
+    ChangedReadings,
     ReadingSeries,
     begin_trace,
     planned_s,
+    poll_into,
     read_trace,
     steps_and_bursts,
     waves,
@@ -434,7 +435,7 @@ def test_readings_before_an_error_are_kept(tmp_path: Path) -> None:
             raise SourceError("lost") from None
 
     with pytest.raises(SourceError, match="lost"):
-        record(poll, 0.0, file, lambda: False)
+        poll_into(file, poll, 0.0, lambda: False)
     assert read_trace(file).series["instant"].values.tolist() == [80, 500]
 
 
@@ -450,7 +451,7 @@ def test_recording_is_never_written_over(tmp_path: Path) -> None:
 
 
 POLLS = (
-    "import time\nfrom advisor_power.sensor.polled import is_over\n"
+    "import time\nfrom advisor_power.sensor.recording import is_over\n"
     "print('polls', flush=True)\nwhile not is_over(): time.sleep(0.01)\nraise SystemExit(5)"
 )
 
@@ -470,12 +471,12 @@ def started(code: str) -> subprocess.Popen[bytes]:
 def test_it_polls_until_its_input_is_closed() -> None:
     process = started(POLLS)
     assert process.poll() is None
-    polled.end(process)
+    sensor_recording.end_process(process)
     assert process.returncode == 5
 
 
 def test_one_that_does_not_look_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(polled, "_END_S", 0.1)
+    monkeypatch.setattr(sensor_recording, "_END_S", 0.1)
     process = started(HANGS)
-    polled.end(process)
+    sensor_recording.end_process(process)
     assert process.returncode == -9
