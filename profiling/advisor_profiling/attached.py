@@ -470,7 +470,19 @@ def watch(
                 unit=alone.source and alone.source.progress.unit,
                 rate=meter.rate() if fault is None else None,
                 fault=fault,
-                gpus=tuple(_watched(gpu, pids) for gpu in looks),
+                gpus=tuple(
+                    WatchedGpu(
+                        index=gpu.gpu.index,
+                        model=gpu.gpu.model,
+                        power_w=gpu.means.get("power_w"),
+                        power_limit_w=gpu.gpu.power_limit_w,
+                        sm_active_percent=gpu.means.get("sm_active_percent"),
+                        memory_mib=gpu.process_memory_mib,
+                        others=tuple(other for other in gpu.pids if other not in pids),
+                        impossible=gpu.impossible,
+                    )
+                    for gpu in looks
+                ),
             )
             next_s = clock.now_s() + every_s
 
@@ -551,16 +563,3 @@ def _gpus(pid: int) -> list[Gpu]:
     with suppress(SourceError):
         return [gpu for gpu in list_gpus() if pids.intersection(compute_pids(gpu.uuid))]
     return []
-
-
-def _watched(look: GpuLook, pids: Collection[int]) -> WatchedGpu:
-    return WatchedGpu(
-        index=look.gpu.index,
-        model=look.gpu.model,
-        power_w=look.means.get("power_w"),
-        power_limit_w=look.gpu.power_limit_w,
-        sm_active_percent=look.means.get("sm_active_percent"),
-        memory_mib=look.process_memory_mib,
-        others=tuple(other for other in look.pids if other not in pids),
-        impossible=look.impossible,
-    )

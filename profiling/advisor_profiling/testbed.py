@@ -537,7 +537,17 @@ class Recordings:
             if not windows or windows[0].mode == point.mode:
                 windows.append(point)
             self._units.setdefault(job_at_share, point.units_granted)
-            self.jobs.setdefault(point.job, _job(point))
+            used_mib = point.memory_used_mib
+            self.jobs.setdefault(
+                point.job,
+                Job(
+                    name=point.job,
+                    command=("replay",),
+                    progress=ProgressSettings(unit=point.rate_unit, gate=True),
+                    memory_mib=None if used_mib is None else math.ceil(used_mib),
+                    offered_rate=point.offered_rate,
+                ),
+            )
         modes = {"time-sliced"} if mode == "uncapped" else {mode, "uncapped"}
         shown = [p for p in pairs if p.mode in modes and "failed" not in p.flags]
         shown.sort(key=lambda p: p.started_at, reverse=True)
@@ -577,17 +587,6 @@ class Recordings:
 
 def _seat(part: PointPart) -> JobAtShare:
     return part.job, part.share_percent
-
-
-def _job(point: SoloPoint) -> Job:
-    used_mib = point.memory_used_mib
-    return Job(
-        name=point.job,
-        command=("replay",),
-        progress=ProgressSettings(unit=point.rate_unit, gate=True),
-        memory_mib=None if used_mib is None else math.ceil(used_mib),
-        offered_rate=point.offered_rate,
-    )
 
 
 _TICK_S = 0.1

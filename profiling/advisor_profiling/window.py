@@ -113,7 +113,10 @@ def mean_estimate(samples: Sequence[tuple[float, float]]) -> MeanEstimate | None
     if not samples:
         return None
     mean = statistics.fmean(value for _, value in samples)
-    return MeanEstimate(mean, _stderr([statistics.fmean(batch) for batch in _batches(samples)]))
+    values = [statistics.fmean(batch) for batch in _batches(samples)]
+    return MeanEstimate(
+        mean, statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else None
+    )
 
 
 def rate_estimate(events: Sequence[tuple[float, float]]) -> MeanEstimate | None:
@@ -139,10 +142,6 @@ def _batches(samples: Sequence[tuple[float, float]]) -> list[list[float]]:
         part = (time_s - start) / (end - start) if end > start else 0.0
         batches[min(_BATCHES - 1, int(part * _BATCHES))].append(value)
     return [batch for batch in batches if batch]
-
-
-def _stderr(values: Sequence[float]) -> float | None:
-    return statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else None
 
 
 def _ratio_stderr(marks: Sequence[tuple[float, float]], rate: float) -> float | None:
@@ -473,6 +472,7 @@ def measure(watch: WindowInputs, rules: WindowRules) -> MeasuredWindow:
     states, power = [read for _, read in log.states], mean_estimate(log.power)
     memory_power = [(at_s, read[POWER_MEMORY]) for at_s, read in log.states]
     histograms = [(then, read()) for then, read in zip(answered, watch.latencies, strict=True)]
+    reported = [names for names in log.reasons if names is not None]
     return MeasuredWindow(
         started_at=started_at,
         window_s=watch.clock.now_s() - log.begun_s,
@@ -493,7 +493,9 @@ def measure(watch: WindowInputs, rules: WindowRules) -> MeasuredWindow:
         memory_clock_mhz=_mean([s[CLOCK_MEMORY] for s in states]),
         temperature_c=states[-1][TEMPERATURE_GPU],
         power_limit_w=states[-1][POWER_LIMIT],
-        throttle_reasons=_all_of(log.reasons),
+        throttle_reasons=tuple(sorted({name for names in reported for name in names}))
+        if reported
+        else None,
         drains=drains,
     )
 
@@ -633,11 +635,6 @@ def _counter_power(before: CounterTick | None, after: CounterTick | None) -> flo
 def _mean(values: list[float | None]) -> float | None:
     present = [value for value in values if value is not None]
     return sum(present) / len(present) if present else None
-
-
-def _all_of(reasons: list[tuple[str, ...] | None]) -> tuple[str, ...] | None:
-    reported = [names for names in reasons if names is not None]
-    return tuple(sorted({name for names in reported for name in names})) if reported else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -807,7 +804,25 @@ class WindowResult:
 
     def point(self, conditions: RunConditions) -> Point:
         """The point of one window: of a job alone, or of several together."""
-        measured = _measured(self, conditions)
+        window, power = self.window, self.window.power
+        measured = {
+            **_origin(self.target, conditions),
+            "power_w": power.mean if power else None,
+            "power_stderr_w": power.stderr if power else None,
+            "counter_power_w": window.counter_power_w,
+            "memory_power_w": window.memory_power_w,
+            "power_limit_w": window.power_limit_w,
+            "sm_clock_mhz": window.sm_clock_mhz,
+            "memory_clock_mhz": window.memory_clock_mhz,
+            "temperature_c": window.temperature_c,
+            "throttled": None if window.throttle_reasons is None else bool(window.throttle_reasons),
+            "cpu_steal_percent": self.cpu_steal_percent,
+            "settle_s": window.settle_s,
+            "window_s": window.window_s,
+            "started_at": window.started_at,
+            "flags": self.flags(conditions),
+            **asdict(window.counters),
+        }
         if len(self.target.jobs) > 1:
             mode = pair_mode(conditions.mode, self.target)
             return PairPoint(parts=self.parts, mode=mode, **measured)
@@ -855,28 +870,6 @@ def _origin(target: Target, conditions: RunConditions) -> dict[str, Any]:
         "idle_power_w": conditions.idle_power_w,
         "active_idle_power_w": conditions.active_idle_power_w,
         "tool_version": advisor.__version__,
-    }
-
-
-def _measured(result: WindowResult, conditions: RunConditions) -> dict[str, Any]:
-    window, power = result.window, result.window.power
-    return {
-        **_origin(result.target, conditions),
-        "power_w": power.mean if power else None,
-        "power_stderr_w": power.stderr if power else None,
-        "counter_power_w": window.counter_power_w,
-        "memory_power_w": window.memory_power_w,
-        "power_limit_w": window.power_limit_w,
-        "sm_clock_mhz": window.sm_clock_mhz,
-        "memory_clock_mhz": window.memory_clock_mhz,
-        "temperature_c": window.temperature_c,
-        "throttled": None if window.throttle_reasons is None else bool(window.throttle_reasons),
-        "cpu_steal_percent": result.cpu_steal_percent,
-        "settle_s": window.settle_s,
-        "window_s": window.window_s,
-        "started_at": window.started_at,
-        "flags": result.flags(conditions),
-        **asdict(window.counters),
     }
 
 

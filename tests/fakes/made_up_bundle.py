@@ -12,8 +12,7 @@ from synthetic_sensor import INSTANT, MadeUpCard
 from advisor.core.gpu import Gpu
 from advisor.formats.wire import to_plain, write
 from advisor.wire.power import KernelReport
-from advisor_power.kernels.measure import measure_operation
-from advisor_power.kernels.runs import WantedKernel
+from advisor_power.kernels import WantedKernel, measure_operation
 from advisor_power.sensor.analysis import record_of, run_stages
 from advisor_power.sensor.recording import read_trace, steps_and_bursts, waves
 

@@ -21,7 +21,7 @@ from advisor_power.data.measuring import (
     fill_case,
 )
 from advisor_power.gpu_worker import Conditions
-from advisor_power.kernels.runs import around
+from advisor_power.kernels import around
 from advisor_profiling.window import MeasuredWindow
 
 START = datetime(2026, 11, 23, tzinfo=UTC)

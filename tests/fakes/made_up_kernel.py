@@ -11,7 +11,7 @@ import numpy as np
 
 from advisor.core.records import Counters
 from advisor.validity.sensor_record import EnergyCounter, PowerChannel, SensorRecord
-from advisor_power.kernels.runs import GaplessRun, KernelReady, PowerReading, Run
+from advisor_power.kernels import GaplessRun, KernelReady, PowerReading, Run
 from advisor_profiling.window import CounterTick
 
 INSTANT = PowerChannel(

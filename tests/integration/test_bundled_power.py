@@ -30,7 +30,7 @@ from advisor_data.measurements import (
     bundled_kernels,
     bundled_sensors,
 )
-from advisor_power.kernels.runs import bytes_of, operation_name, sensors_of
+from advisor_power.kernels import bytes_of, operation_name, sensors_of
 from advisor_power.sensor.analysis import record_of
 from advisor_power.sensor.recording import bundled_trace
 

@@ -28,8 +28,7 @@ from advisor_cli.console import (
 from advisor_cli.measure.testbeds import stoppable
 from advisor_data.measurements import all_sensors
 from advisor_power.gpu_worker import AnsweringSpec, Step, WorkerPlace, script_workload
-from advisor_power.kernels.measure import measure_operation
-from advisor_power.kernels.runs import (
+from advisor_power.kernels import (
     IDLE,
     LEAD_S,
     KernelPlan,
@@ -37,6 +36,7 @@ from advisor_power.kernels.runs import (
     WantedKernel,
     bytes_of,
     check_resolution,
+    measure_operation,
     open_kernel_bench,
     operation_name,
     recorded_kernel,
@@ -442,7 +442,9 @@ def _measure(
     )
     report, planned = _progress(console, wanted.resolution_ms)
     with stoppable(console), opening as bench:
-        return measure_operation(bench, bench.gpu, sensors, wanted, settings.home, report, planned)
+        return measure_operation(
+            bench, bench.worker.gpu, sensors, wanted, settings.home, report, planned
+        )
 
 
 def _progress(

@@ -50,7 +50,7 @@ from advisor_power.gpu_worker import (
     failed,
     open_worker,
 )
-from advisor_power.kernels.runs import STANDARD_ERRORS_95, around, standard_error
+from advisor_power.kernels import STANDARD_ERRORS_95, around, standard_error
 from advisor_profiling.window import (
     Clock as LiveClock,
     MeasuredWindow,

@@ -626,13 +626,6 @@ def cast(values: NDArray[np.float32], dtype: str) -> tuple[Matrix, int]:
         return values.astype(STORAGE[dtype][0]), 0
 
 
-def _random_bits(random: np.random.Generator, shape: tuple[int, int], dtype: str) -> Matrix:
-    """Every pattern of bits as often as any other, NaN and infinity among them."""
-    number, unsigned = STORAGE[dtype]
-    size = shape[0] * shape[1] * np.dtype(unsigned).itemsize
-    return np.frombuffer(random.bytes(size), dtype=number).reshape(shape)
-
-
 def _flip(random: np.random.Generator, bits: Matrix, of: int, n: float) -> Matrix:
     """Different bits of each element: Knuth, volume 2, section 3.4.2, algorithm S."""
     flipped = bits.copy()
@@ -884,7 +877,10 @@ def _numbers(
 ) -> tuple[Matrix, int]:
     """The matrix as it is cast, and how many values its type could not hold."""
     if source.name == "random_bits":
-        return _random_bits(first, shape, dtype), 0
+        # Every pattern of bits as often as any other, NaN and infinity among them.
+        number, unsigned = STORAGE[dtype]
+        size = shape[0] * shape[1] * np.dtype(unsigned).itemsize
+        return np.frombuffer(first.bytes(size), dtype=number).reshape(shape), 0
     if source.name == FILE:
         values = _from_file(source, shape)
     else:

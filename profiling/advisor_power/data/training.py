@@ -16,7 +16,6 @@ from types import MappingProxyType
 from typing import Any, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 from sklearn.linear_model import LinearRegression
 
 from advisor.core.records import grouped
@@ -63,7 +62,19 @@ def points_of(results: Iterable[InputPower]) -> tuple[tuple[InputPoint, ...], di
     points: list[InputPoint] = []
     left_out: Counter[str] = Counter()
     for result in with_ratios(results):
-        if why := _fault(result):
+        reasons = {
+            f"computed a {result.case.work}, not a product": result.case.work != "product",
+            "has no fingerprint": result.fingerprint is None,
+            "has no idle power": result.idle_w is None,
+            "has no clock": result.sm_clock_mhz is None,
+            "does not say on how many SMs": result.conditions.units is None,
+            "draws no more than the idle card": result.power_w.value <= (result.idle_w or 0.0),
+            **{
+                f"has the flag {flag}": flag in result.flags
+                for flag in ("wrong-outputs", "not-settled")
+            },
+        }
+        if why := next((why for why, is_so in reasons.items() if is_so), None):
             left_out[why] += 1
         else:
             points.append(_point(result))
@@ -92,26 +103,10 @@ def pattern_of(pair: OperandPair) -> str:
     return both if pair.aligned else f"{both}; align=false"
 
 
-def _fault(result: InputPower) -> str | None:
-    reasons = {
-        f"computed a {result.case.work}, not a product": result.case.work != "product",
-        "has no fingerprint": result.fingerprint is None,
-        "has no idle power": result.idle_w is None,
-        "has no clock": result.sm_clock_mhz is None,
-        "does not say on how many SMs": result.conditions.units is None,
-        "draws no more than the idle card": result.power_w.value <= (result.idle_w or 0.0),
-        **{
-            f"has the flag {flag}": flag in result.flags
-            for flag in ("wrong-outputs", "not-settled")
-        },
-    }
-    return next((why for why, is_so in reasons.items() if is_so), None)
-
-
 def _point(result: InputPower) -> InputPoint:
     case, where = result.case, result.conditions
     fingerprint, idle_w, clock_mhz = result.fingerprint, result.idle_w, result.sm_clock_mhz
-    # `_fault` refuses results without them.
+    # `points_of` leaves out results without them.
     assert fingerprint is not None
     assert idle_w is not None
     assert clock_mhz is not None
@@ -362,7 +357,13 @@ def fit_inputs(
         )
     drawn, real = [p for p in kept if not p.real], [p for p in kept if p.real]
     held_out = group_left_out(drawn, METHODS, progress)
-    residuals = residuals_of(drawn, held_out["model"][0]).take(_finite(drawn))
+    # One pattern of NaN, no work, would widen the intervals of all data: it tells none, but of a
+    # type that has only one pattern with finite sums all points do.
+    finite = {(p.dtype, p.group) for p in drawn if not p.features["sum_non_finite"]}
+    patterns = Counter(dtype for dtype, _ in finite)
+    few = {p.dtype for p in drawn if patterns[p.dtype] < 2}
+    telling = np.array([p.dtype in few or not p.features["sum_non_finite"] for p in drawn])
+    residuals = residuals_of(drawn, held_out["model"][0]).take(telling)
     figures = errors_of(drawn, held_out)
     if real:  # tensors of networks, by what drawn operands teach
         cards = measured_cards(drawn)
@@ -442,17 +443,6 @@ def write_input_model(folder: Path, trained: TrainedInputs) -> InputManifest:
     manifest = replace(unnamed, version=version_of(unnamed))
     write_model(folder, lambda to: write_parsed(to, contents, manifest, parsed_manifest))
     return manifest
-
-
-def _finite(points: _Points) -> npt.NDArray[np.bool_]:
-    """Which points tell the intervals: one pattern of NaN, no work, would widen those of all data.
-
-    All of a type that has only one pattern with finite sums.
-    """
-    finite = {(p.dtype, p.group) for p in points if not p.features["sum_non_finite"]}
-    patterns = Counter(dtype for dtype, _ in finite)
-    few = {p.dtype for p in points if patterns[p.dtype] < 2}
-    return np.array([p.dtype in few or not p.features["sum_non_finite"] for p in points])
 
 
 def _is_enough(points: _Points) -> bool:

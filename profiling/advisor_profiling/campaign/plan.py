@@ -105,9 +105,13 @@ class UnitSplit:
         """The split in percent of `gpu`.
 
         Raises:
-            InputError: the counts do not sum to the GPU's units, or it cannot grant them.
+            InputError: the counts do not sum to the GPU's units, which are not known, or it cannot
+                grant them.
         """
-        total = _units_of(gpu)
+        if (total := gpu.units_total) is None:
+            raise InputError(
+                f"the number of units of {gpu.model} is not known", fix="run `advisor doctor`"
+            )
         if self.first + self.second != total:
             raise InputError(
                 f"{self.where}: expected counts that sum to the {total} units of {gpu.model}, "
@@ -173,19 +177,6 @@ def write_splits(splits: Iterable[SplitRequest]) -> list[str]:
         words.append("nine")
         left = dict.fromkeys(split for split in left if split not in NINE)
     return words + [str(split) for split in left]
-
-
-def _units_of(gpu: Gpu) -> int:
-    """Units of the whole GPU.
-
-    Raises:
-        InputError: they were not read.
-    """
-    if gpu.units_total is None:
-        raise InputError(
-            f"the number of units of {gpu.model} is not known", fix="run `advisor doctor`"
-        )
-    return gpu.units_total
 
 
 def _percentages(text: str, where: str) -> Split:
