@@ -719,7 +719,7 @@ _NAMED = 12  # how many of many measured kernels a message names
 
 
 def operation_name(name: str, sizes: dict[str, int], dtype: str, *, rotate: bool) -> str:
-    """An operation as profiling/workloads/kernel_operations.py names it in reports."""
+    """An operation as profiling/workloads/kernel_power.py names it in reports."""
     shape = " ".join(f"{size}={sizes[size]}" for size in _SIZES.get(name, "m"))
     return f"{name} {shape} {dtype}" + (" rotating" if rotate else "")
 

@@ -211,7 +211,7 @@ def test_model_is_for_a_replay() -> None:
 
 def test_operations_are_named_as_the_workload_names_them() -> None:
     """Else nothing that was measured would be found."""
-    script = load("kernel_operations")
+    script = load("kernel_power")
     for name in script.NAMES:
         for rotate in (False, True)[: 1 if name.startswith("all-") else 2]:
             words = [name, "--m", "3", "--n", "4", "--k", "5", *(["--rotate"] if rotate else [])]

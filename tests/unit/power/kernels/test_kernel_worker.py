@@ -155,7 +155,7 @@ def test_named_function_is_found_in_the_current_folder(
     (tmp_path / "own_kernel.py").write_text("def go(): return 7\nvalue = 3\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.path", [*sys.path])
-    operations = load("kernel_operations")
+    operations = load("kernel_power")
     assert operations.called("own_kernel:go")() == 7
     with pytest.raises(TypeError, match="is no function"):
         operations.called("own_kernel:value")
