@@ -217,27 +217,6 @@ class WorkerPlace:
     allow_unsafe: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
-    """Progress of a measurement, and the line that says it.
-
-    Attributes:
-        done: Runs, or cases and their references.
-        total: None while it is not known, as of runs whose length is searched; so is the time.
-    """
-
-    what: str
-    done: int
-    total: int | None = None
-    eta_s: float | None = None
-
-    def __str__(self) -> str:
-        if self.total is None or self.eta_s is None:
-            return f"{self.what}: run {self.done}"
-        minutes, seconds = divmod(int(self.eta_s), 60)
-        return f"{self.done}/{self.total}  {self.what}  eta {minutes}:{seconds:02}"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conditions:
     """Where something was measured: results under other conditions are not put together."""

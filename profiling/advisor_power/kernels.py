@@ -49,7 +49,6 @@ from advisor_data.measurements import KERNEL_REPORTS, bundled_kernels
 from advisor_power.gpu_worker import (
     Conditions,
     GpuWorker,
-    Step,
     WorkerPlace,
     WorkerReady,
     open_worker,
@@ -57,7 +56,7 @@ from advisor_power.gpu_worker import (
 from advisor_power.sensor.analysis import level_times, slope, window_parts
 from advisor_power.sensor.recording import INSTANT, MEMORY, Poller
 from advisor_profiling.testbed import check_alone, find_gpu, list_gpus
-from advisor_profiling.window import FEWEST_READINGS, Clock as LiveClock, CounterTick
+from advisor_profiling.window import FEWEST_READINGS, Clock as LiveClock, CounterTick, Step
 
 # Student's t for 95 %, by degrees of freedom from 1 on.
 _T_95 = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26)

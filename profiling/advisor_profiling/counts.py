@@ -10,18 +10,19 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Generator, Mapping
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, cast
 
 from advisor.core.gpu import MEMORY_PART, Gpu, Share, grantable, percent_for_units
 from advisor.core.job import Job
+from advisor.core.wording import count_of
 from advisor.errors import AdvisorError, InputError, JobError
+from advisor.formats.wire import read
 from advisor.runtime.backend import Backend
 from advisor.runtime.running_job import RunningJob, prove
 from advisor.settings import workload_path
 from advisor.validity.safe_counts import CheckedCounts
-from advisor_profiling.window import Clock
+from advisor_profiling.window import Clock, Step
 
 AT_ONCE = 8
 """Most processes at a time."""
@@ -45,24 +46,6 @@ class CheckedGpu:
 
 
 @dataclass(frozen=True, slots=True)
-class CheckStep:
-    """One count that is done, of `total`.
-
-    Attributes:
-        wrong: Names of the operations that were wrong.
-        fault: Why nothing is known of the count; empty where it was checked.
-        eta_s: What the others will take, s.
-    """
-
-    units: int
-    wrong: tuple[str, ...]
-    fault: str
-    done: int
-    total: int
-    eta_s: float
-
-
-@dataclass(frozen=True, slots=True)
 class CheckOutcome:
     """A check, and what it could not find out: counts and operations, each with the reason."""
 
@@ -79,7 +62,7 @@ class _ScriptResult:
     libraries: Mapping[str, str]
     operations: tuple[str, ...]
     wrong: tuple[str, ...]
-    skipped: Mapping[str, str]
+    skipped: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 def counts_to_check(wanted: Collection[int], gpu: Gpu) -> tuple[int, ...]:
@@ -117,7 +100,7 @@ def installed_libraries(python: str, environment: Mapping[str, str]) -> dict[str
             check=False,
         )
         said = done.stderr.strip().rpartition("\n")[2]
-        return _texts(_last_object(done.stdout))
+        return json.loads(_last_object(done.stdout))
     except (OSError, ValueError, subprocess.TimeoutExpired) as error:
         raise InputError(
             f"{python} cannot say which libraries it has",
@@ -132,7 +115,7 @@ def check_counts(
     place: CheckedGpu,
     kept: CheckedCounts | None,
     keep: Callable[[CheckedCounts], object],
-    report: Callable[[CheckStep], object],
+    report: Callable[[Step], object],
 ) -> CheckOutcome:
     """Compute at each count what was computed on the whole GPU, and compare.
 
@@ -174,8 +157,10 @@ def check_counts(
                 check = _with(check, answer, before_s + spent_s)
                 keep(check)
             eta_s = (len(todo) - done) * spent_s / done
-            wrong, fault = check.wrong.get(units, ()), unknown.get(units, "")
-            report(CheckStep(units, wrong, fault, done, len(todo), eta_s))
+            wrong = check.wrong.get(units, ())
+            found = f"{count_of(len(wrong), 'operation')} wrong" if wrong else "right"
+            found = f"not known: {unknown[units]}" if units in unknown else found
+            report(Step(f"{units} SMs  {found}", done, len(todo), eta_s))
     return CheckOutcome(check, unknown, reference.skipped)
 
 
@@ -289,16 +274,10 @@ def _answer(
         how = f"exit code {code}" if code >= 0 else f"signal {-code}"
         return f"ended with {how}: {last}"
     try:
-        values = _last_object(process.output.read_text(errors="replace"))
-        answer = _ScriptResult(
-            units=values["units"],
-            libraries=_texts(values["libraries"]),
-            operations=tuple(map(str, values["operations"])),
-            wrong=tuple(map(str, values["wrong"])),
-            skipped=_texts(values.get("skipped", {})),
-        )
-    except (ValueError, TypeError, AttributeError, KeyError) as error:
-        return f"it ended well but did not say what it computed ({error!r})"
+        said = _last_object(process.output.read_text(errors="replace"))
+        answer = read(_ScriptResult, said, name="what it printed", tolerant=True)
+    except ValueError as error:
+        return f"it ended well but did not say what it computed ({error})"
     if answer.units != units:
         return f"it saw {answer.units} SMs"
     if operations is not None and answer.operations != operations:
@@ -306,13 +285,9 @@ def _answer(
     return answer
 
 
-def _last_object(text: str) -> dict[str, Any]:
-    """The JSON object in the last line that begins one; libraries write warnings around it."""
+def _last_object(text: str) -> str:
+    """The last line that begins a JSON object; libraries write warnings around it."""
     lines = [line for line in text.splitlines() if line.startswith("{")]
     if not lines:
         raise ValueError("no JSON object in its output")
-    return cast("dict[str, Any]", json.loads(lines[-1]))
-
-
-def _texts(mapping: Mapping[Any, Any]) -> dict[str, str]:
-    return {str(name): str(text) for name, text in mapping.items()}
+    return lines[-1]

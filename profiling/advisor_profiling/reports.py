@@ -22,6 +22,7 @@ from advisor.core.objectives import (
 from advisor.core.records import DOUBTFUL, FLAGS, PairPoint, Point, PointPart, SoloPoint, grouped
 from advisor_profiling.campaign.campaign import IDLE_DRIFT_W, Cost, Failure, SweepResult
 from advisor_profiling.campaign.plan import PlannedSplit
+from advisor_profiling.window import Step
 
 WIDTH = 120
 """Columns that the table may need."""
@@ -365,9 +366,9 @@ class ConsoleReporter:
         """A line for a point that was measured, with how long the others still take."""
         point = as_recorded(point) if self._replayed else point
         flags = f"  [{', '.join(point.flags)}]" if point.flags else ""
-        eta = f"eta {int(eta_s) // 60}:{int(eta_s) % 60:02}"
         power = f"{_text(point.power_w)} W{_beside(point.power_stderr_w, point.power_w)}"
-        self._say(f"{done}/{total}  {_what(point)}  {power}  {eta}{flags}")
+        step = Step(f"{_what(point)}  {power}", done, total, eta_s)
+        self._say(f"{step}{flags}")
 
     def failure(self, failure: Failure) -> None:
         """A red line for what could not be measured, and why."""

@@ -96,6 +96,27 @@ class VirtualClock(Clock):
         return to_exact_text(self._start + timedelta(seconds=self._now_s))
 
 
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Progress of a measurement, and the line that says it.
+
+    Attributes:
+        done: Runs, points, counts of SMs, or cases and their references.
+        total: None while it is not known, as of runs whose length is searched; so is the time.
+    """
+
+    what: str
+    done: int
+    total: int | None = None
+    eta_s: float | None = None
+
+    def __str__(self) -> str:
+        if self.total is None or self.eta_s is None:
+            return f"{self.what}: run {self.done}"
+        minutes, seconds = divmod(int(self.eta_s), 60)
+        return f"{self.done}/{self.total}  {self.what}  eta {minutes}:{seconds:02}"
+
+
 _BATCHES = 10
 
 
@@ -805,7 +826,7 @@ class WindowResult:
     def point(self, conditions: RunConditions) -> Point:
         """The point of one window: of a job alone, or of several together."""
         window, power = self.window, self.window.power
-        measured = {
+        measured: dict[str, Any] = {
             **_origin(self.target, conditions),
             "power_w": power.mean if power else None,
             "power_stderr_w": power.stderr if power else None,

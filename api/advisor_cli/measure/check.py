@@ -25,7 +25,6 @@ from advisor_profiling.campaign.campaign import new_run, plan, sweep
 from advisor_profiling.counts import (
     CheckedGpu,
     CheckOutcome,
-    CheckStep,
     check_counts,
     continues,
     counts_to_check,
@@ -36,13 +35,6 @@ from advisor_profiling.window import RESULTS_ONLY, Clock
 
 # Operations that are named of those that were wrong at a count.
 _NAMED = 3
-
-
-def _step_line(step: CheckStep) -> str:
-    compared = f"{count_of(len(step.wrong), 'operation')} wrong" if step.wrong else "right"
-    what = f"not known: {step.fault}" if step.fault else compared
-    eta = f"eta {int(step.eta_s) // 60}:{int(step.eta_s) % 60:02}"
-    return f"{step.done}/{step.total}  {step.units} SMs  {what}  {eta}"
 
 
 def _check_lines(outcome: CheckOutcome) -> Iterator[str]:
@@ -214,9 +206,7 @@ def _run(
             CheckedGpu(backend, settings.job_environment(), folder),
             kept,
             keep=lambda check: keep_check(check, settings.home),
-            report=lambda step: console.print(
-                f"  {_step_line(step)}", highlight=False, soft_wrap=True
-            ),
+            report=lambda step: console.print(f"  {step}", highlight=False, soft_wrap=True),
         )
 
 

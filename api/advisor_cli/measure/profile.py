@@ -59,7 +59,7 @@ from advisor_profiling.campaign.campaign import (
     sweep,
     unfinished_run,
 )
-from advisor_profiling.campaign.plan import check_requested_shares, counts_on
+from advisor_profiling.campaign.plan import check_requested_shares, counts_on, safety_of
 from advisor_profiling.fanout import FanOut, OnWhat, run_everywhere
 from advisor_profiling.reports import ConsoleReporter, problems
 from advisor_profiling.testbed import Mode, ReplayTestbed, SourceName, Testbed, computes, find_gpus
@@ -390,7 +390,8 @@ def _measure(request: _ProfileRequest, settings: Settings, console: Console) -> 
         # A replay computes nothing.
         any_count = request.allow_unsafe or request.replayed or testbed.mode != "mps"
         counts = counts_on(gpu, settings.home, allow_unsafe=any_count)
-        shares = _shares(request, job, testbed, counts.safety(job.name, gpu, points), console)
+        safety = safety_of(job.name, gpu, points, counts)
+        shares = _shares(request, job, testbed, safety, console)
         kept: list[SoloPoint] = []
         # A campaign's points of the job alone are no sweep to go on with.
         campaigns = {run for run in {p.run for p in points} if store.pair_points(run=run)}

@@ -27,7 +27,7 @@ from advisor_cli.console import (
 )
 from advisor_cli.measure.testbeds import stoppable
 from advisor_data.measurements import all_sensors
-from advisor_power.gpu_worker import AnsweringSpec, Step, WorkerPlace, script_workload
+from advisor_power.gpu_worker import AnsweringSpec, WorkerPlace, script_workload
 from advisor_power.kernels import (
     IDLE,
     LEAD_S,
@@ -50,6 +50,7 @@ from advisor_power.sensor.recording import (
     recorded_sensor,
 )
 from advisor_profiling.testbed import find_gpu, worker_backend
+from advisor_profiling.window import Step
 
 ReplayedModel: TypeAlias = Annotated[
     str | None, typer.Option(help="With --gpu replay: such as 'NVIDIA H200'")

@@ -44,7 +44,6 @@ from advisor_power.data.operands import (
 from advisor_power.gpu_worker import (
     Conditions,
     GpuWorker,
-    Step,
     WorkerPlace,
     WorkerReady,
     failed,
@@ -54,6 +53,7 @@ from advisor_power.kernels import STANDARD_ERRORS_95, around, standard_error
 from advisor_profiling.window import (
     Clock as LiveClock,
     MeasuredWindow,
+    Step,
     WindowInputs,
     WindowRules,
     measure,

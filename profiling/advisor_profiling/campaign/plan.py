@@ -331,40 +331,27 @@ def _no_such_job(name: str, jobs: Collection[str]) -> InputError:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CountRules:
-    """What decides at which counts of units of one GPU jobs are measured.
-
-    Attributes:
-        host: What the check of the GPU model found; None: there was none.
-        allow_unsafe: Measure what was asked for as it is, and the defaults, too.
-    """
-
-    host: CheckedCounts | None = None
-    allow_unsafe: bool = False
-
-    def safety(self, job: str, gpu: Gpu, solo: Iterable[SoloPoint]) -> Safety:
-        """What is known of one job on the GPU, of solo points of any job and GPU model."""
-        # Percentages are counted as MPS counts them.
-        if self.allow_unsafe or gpu.vendor != "nvidia":
-            return Safety()
-        right, wrong = results_of_job(p for p in solo if (p.job, p.gpu_model) == (job, gpu.model))
-        return Safety(units_total=gpu.units_total, host=self.host, right=right, wrong=wrong)
+HostCounts = CheckedCounts | Literal["any"] | None
+"""What the check of a GPU model found, None: there was none; "any": nothing is avoided, as where
+points are replayed and nothing is computed."""
 
 
-ANY_COUNT = CountRules(allow_unsafe=True)
-"""Nothing is avoided: where points are replayed, nothing is computed."""
+def safety_of(job: str, gpu: Gpu, solo: Iterable[SoloPoint], counts: HostCounts) -> Safety:
+    """What is known of one job on the GPU, of solo points of any job and GPU model."""
+    # Percentages are counted as MPS counts them.
+    if counts == "any" or gpu.vendor != "nvidia":
+        return Safety()
+    right, wrong = results_of_job(p for p in solo if (p.job, p.gpu_model) == (job, gpu.model))
+    return Safety(units_total=gpu.units_total, host=counts, right=right, wrong=wrong)
 
 
-def counts_on(gpu: Gpu, home: Path, *, allow_unsafe: bool) -> CountRules:
-    """What decides on a GPU of this host.
+def counts_on(gpu: Gpu, home: Path, *, allow_unsafe: bool) -> HostCounts:
+    """At which counts of units of a GPU of this host results are wrong.
 
     Raises:
         StoreError: what its check found cannot be read.
     """
-    if allow_unsafe:
-        return ANY_COUNT
-    return CountRules(host=checked_counts(home, gpu.model, gpu.units_total))
+    return "any" if allow_unsafe else checked_counts(home, gpu.model, gpu.units_total)
 
 
 def check_safe_count(
@@ -377,7 +364,7 @@ def check_safe_count(
         StoreError: what its check found cannot be read.
     """
     if units:
-        safety = counts_on(gpu, home, allow_unsafe=allow_unsafe).safety("", gpu, ())
+        safety = safety_of("", gpu, (), counts_on(gpu, home, allow_unsafe=allow_unsafe))
         check_share(percent_for_units(units, gpu.units_total or 0), safety)
 
 
@@ -499,7 +486,7 @@ def expand(
     gpu: Gpu,
     jobs: Mapping[str, Job],
     solo: Sequence[SoloPoint],
-    counts: CountRules = ANY_COUNT,
+    counts: HostCounts = "any",
 ) -> PlannedWindows:
     """The windows that `plan` means on `gpu`.
 
@@ -535,7 +522,7 @@ class _Past:
         run: str,
         gpu: Gpu,
         solo: Sequence[SoloPoint],
-        counts: CountRules,
+        counts: HostCounts,
     ) -> None:
         self.gpu = gpu
         self.masks = gpu.vendor == "amd"  # CU masks, which must not overlap
@@ -547,7 +534,9 @@ class _Past:
             and point.run != run
         ]
         self.kinds = kinds_of(self._solo)
-        self.safety_of = functools.cache(functools.partial(counts.safety, gpu=gpu, solo=solo))
+        self.safety_of = functools.cache(
+            functools.partial(safety_of, gpu=gpu, solo=solo, counts=counts)
+        )
 
     def too_large(self, jobs: Sequence[Job]) -> str:
         """Why jobs do not fit into the GPU's memory; empty if they do, or if unknown."""
@@ -919,7 +908,7 @@ class Campaign:
     reporter: Reporter
     rules: WindowRules
     dry_run: bool = False
-    counts: Callable[[Gpu], CountRules] = lambda gpu: ANY_COUNT
+    counts: Callable[[Gpu], HostCounts] = lambda gpu: "any"
 
 
 @dataclass(frozen=True, slots=True)

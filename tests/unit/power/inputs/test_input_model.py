@@ -106,7 +106,7 @@ from advisor_power.data.training import (
     residuals_of,
     write_input_model,
 )
-from advisor_power.gpu_worker import Step
+from advisor_profiling.window import Step
 from advisor_training.intervals import bounds_of, held
 
 

@@ -38,7 +38,7 @@ from advisor.wire.power import KernelReport, StretchPower
 from advisor_cli.power.kernel import report_lines
 from advisor_data.measurements import KERNEL_REPORTS
 from advisor_power import gpu_worker, kernels
-from advisor_power.gpu_worker import AnsweringSpec, GpuWorker, Step, started
+from advisor_power.gpu_worker import AnsweringSpec, GpuWorker, started
 from advisor_power.kernels import (
     BLOCK_RUNS,
     STRETCH_S,
@@ -75,7 +75,7 @@ from advisor_power.kernels import (
     stretch_power,
 )
 from advisor_power.sensor import recording
-from advisor_profiling.window import CounterTick
+from advisor_profiling.window import CounterTick, Step
 
 PIPES = ["--commands", "c", "--answers", "a"]
 

@@ -25,7 +25,6 @@ from advisor_profiling.campaign.plan import (
     MOST_JOBS,
     Campaign,
     CampaignReport,
-    CountRules,
     JobSet,
     Member,
     OpenTestbed,
@@ -460,7 +459,7 @@ def test_limits_are_at_safe_counts() -> None:
     checked = checked_132()
     unsafe = replace(checked, wrong={**checked.wrong, 66: ("gemm",)})
     with pytest.raises(UnsafeCountError, match="66"):
-        set_windows({"sets": (read_set("big-0@50+small-0", ""),)}, counts=CountRules(host=unsafe))
+        set_windows({"sets": (read_set("big-0@50+small-0", ""),)}, counts=unsafe)
 
 
 def test_no_such_job_is_told() -> None:

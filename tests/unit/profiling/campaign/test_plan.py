@@ -28,7 +28,7 @@ from advisor_profiling.campaign import plan as safe_plan
 from advisor_profiling.campaign.campaign import Block, cut, estimate_s, remaining, shard
 from advisor_profiling.campaign.plan import (
     BoundBy,
-    CountRules,
+    HostCounts,
     Member,
     PairNames,
     Plan,
@@ -45,6 +45,7 @@ from advisor_profiling.campaign.plan import (
     plan_from_options,
     read_set,
     read_split,
+    safety_of,
     sample,
     to_yaml,
     write_splits,
@@ -189,11 +190,11 @@ def test_memory_of_job_files(
 
 BOTH = jobs(["bert", "triad"])
 PAIR = (("bert", "triad"),)
-KNOWN = CountRules(host=checked_132())
+KNOWN = checked_132()
 HAND = Split((70.0, 30.0))
 
 
-def work_of(*splits: Any, counts: CountRules = KNOWN, gpu: Gpu = H200) -> PlannedWindows:
+def work_of(*splits: Any, counts: HostCounts = KNOWN, gpu: Gpu = H200) -> PlannedWindows:
     solo = [solo_point(name) for name in BOTH]
     whole = Plan("run", (PlanEntry(splits=splits, pairs=PAIR),))
     return expand(whole, gpu, BOTH, solo, counts)
@@ -215,7 +216,7 @@ def test_a_split_asked_for_by_hand_is_refused_unless_that_is_allowed(asked: Any)
     """One of the nine is asked for by hand where not all nine are."""
     with pytest.raises(UnsafeCountError, match="92"):
         work_of(asked)
-    found = work_of(asked, counts=CountRules(host=checked_132(), allow_unsafe=True))
+    found = work_of(asked, counts="any")
     assert units_of(found)[0][0] == 92
     assert not found.notes
 
@@ -228,12 +229,12 @@ def test_jobs_that_report_results_are_judged_by_these(monkeypatch: pytest.Monkey
         work_of(HAND)
     monkeypatch.setitem(BOTH, "triad", reporting["triad"])
     assert units_of(work_of(HAND)) == [(92, 38)]
-    check_requested_shares([Share(70)], BOTH["bert"], KNOWN.safety("bert", H200, []))
+    check_requested_shares([Share(70)], BOTH["bert"], safety_of("bert", H200, [], KNOWN))
 
 
 def test_without_a_check_and_on_amd_nothing_is_moved() -> None:
-    plain = work_of(*NINE, HAND, counts=CountRules())
-    assert plain.mps == work_of(*NINE, HAND, counts=CountRules(allow_unsafe=True)).mps
+    plain = work_of(*NINE, HAND, counts=None)
+    assert plain.mps == work_of(*NINE, HAND, counts="any").mps
     assert len(plain.mps) == 9
     assert shares_of(work_of(*NINE, counts=KNOWN, gpu=MI300X)) == shares_of(plain)
 
