@@ -27,8 +27,8 @@ from advisor_profiling.telemetry.nvml import NvmlSource
 from advisor_profiling.testbed import later_strangers, worker_backend
 from advisor_profiling.window import Clock
 
+# Importing PyTorch, making inputs and capturing graphs take tens of seconds at most.
 START_S = 180.0
-"""Importing PyTorch, making inputs and capturing graphs take tens of seconds at most."""
 
 _POLL_S = 0.2
 

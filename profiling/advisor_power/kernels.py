@@ -134,7 +134,7 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TraceBlock:
+class _TraceBlock:
     """Runs of as many executions each, between two ticks of the energy counter.
 
     Attributes:
@@ -186,15 +186,15 @@ def start_s(runs: Sequence[Run], executions: int) -> float:
 
 def duration_s(runs: Sequence[Run], execution: int) -> float:
     """Of one execution, counted from 1, median."""
-    return statistics.median(durations_ms(run)[execution - 1] for run in runs) / 1000
+    return statistics.median(_durations_ms(run)[execution - 1] for run in runs) / 1000
 
 
-def durations_ms(run: Run) -> list[float]:
+def _durations_ms(run: Run) -> list[float]:
     """Of each execution of a run."""
     return [(end - start) * 1000 for start, end in zip(run.starts_s, run.ends_s, strict=True)]
 
 
-def energy_by_difference(blocks: Sequence[TraceBlock], idle_w: float) -> Estimate | str:
+def _energy_by_difference(blocks: Sequence[_TraceBlock], idle_w: float) -> Estimate | str:
     """Energy of one of the executions that the longer runs have more; else why there is none.
 
     Args:
@@ -217,7 +217,7 @@ def energy_by_difference(blocks: Sequence[TraceBlock], idle_w: float) -> Estimat
     )
 
 
-def _run_j(block: TraceBlock, idle_w: float) -> float | None:
+def _run_j(block: _TraceBlock, idle_w: float) -> float | None:
     """Energy of one run of a block; None where the counter did not move forward."""
     if (first := block.began) is None or (last := block.ended) is None:
         return None
@@ -250,8 +250,7 @@ def fit_clock(
     # The shortest of the earlier and of the later half, so that a line has two ends.
     early = usable[:, 1] <= (usable[:, 1].min() + usable[:, 1].max()) / 2
     # A fifth is used: others met an interrupt or a busy core.
-    halves = (usable[early], usable[~early])
-    best = np.concatenate([h[: max(1, len(h) // 5)] for h in halves])
+    best = np.concatenate([h[: max(1, len(h) // 5)] for h in (usable[early], usable[~early])])
     gpu: Floats = best[:, 1]
     offsets: Floats = (best[:, 0] + best[:, 2]) / 2 - gpu
     # Over less time a slope says more about the noise than about the clocks.
@@ -295,7 +294,7 @@ def stitch(runs: Sequence[Run], sensor: PowerChannel) -> Stitched | None:
     return Stitched(table[:, 0], table[:, 1], float(np.mean(before)))
 
 
-def end_powers(runs: Sequence[Run], sensor: PowerChannel) -> list[float]:
+def _end_powers(runs: Sequence[Run], sensor: PowerChannel) -> list[float]:
     """Readings whose whole window lay in the second half of their run, W."""
     return [
         reading.power_w
@@ -378,7 +377,7 @@ def sigma_power_w(window_ms: float, bin_ms: float, noise_w: float, readings: flo
     return math.sqrt(2) * (window_ms / bin_ms) * noise_w / math.sqrt(readings)
 
 
-def least_gap_s(channel: PowerChannel) -> float:
+def _least_gap_s(channel: PowerChannel) -> float:
     """Nothing runs for so long before a run, so that a reading can be of that alone.
 
     What comes on top is random and up to a period of the sensor, so that readings fall at all times
@@ -396,7 +395,7 @@ def make_plan(
     windows = max(1.0, run_s * 1000 / channel.window_ms)
     busy = runs * (run_s + lead_s)
     # From the end of a run to the start of the next, mean.
-    gap_s = channel.longest_delay_s + least_gap_s(channel) + channel.period_ms / 2000
+    gap_s = channel.longest_delay_s + _least_gap_s(channel) + channel.period_ms / 2000
     return KernelPlan(
         runs=runs,
         sigma_w=sigma,
@@ -525,8 +524,7 @@ class PolledReadings:
         return frozenset[str]().union(*before, *within)
 
 
-SPARE_S = 30.0
-"""A run that takes so much longer than its executions never ends."""
+SPARE_S = 30.0  # a run that takes so much longer than its executions never ends
 
 _LATE_S = 0.005  # beyond the delay of the sensor: until a reading is in the file of the poller
 
@@ -581,7 +579,7 @@ class LiveKernelBench:
         return GaplessRun(
             begin_s=begin_s,
             end_s=end_s,
-            execution_s=statistics.median(durations_ms(run)) / 1000,
+            execution_s=statistics.median(_durations_ms(run)) / 1000,
             readings=changes.between(begin_s, end_s),
             memory=changes.between(begin_s, end_s, MEMORY),
             counters=counters,
@@ -700,11 +698,10 @@ def run_of(said: Mapping[str, Any], gap_s: float, lead_s: float = 0.0) -> Run:
     host_s, error_s = fit_clock(said["ping_pongs"])
     # Clocks are compared to a microsecond; more digits would fill the disk.
     marks = [round(host_s(mark), 7) for mark in said["marks_s"]]
-    began = host_s(said["lead_began_s"])
     return Run(
         starts_s=tuple(start for start, _ in pairwise(marks)),
         ends_s=tuple(end for _, end in pairwise(marks)),
-        lead_s=marks[0] - began if lead_s else gap_s,
+        lead_s=marks[0] - host_s(said["lead_began_s"]) if lead_s else gap_s,
         readings=(),
         sync_error_s=error_s,
     )
@@ -1012,8 +1009,7 @@ def search_ssp(
     return length, tried
 
 
-STRETCH_S = 2.0
-"""After the memory's sensor has settled: eight readings, at four a second."""
+STRETCH_S = 2.0  # after the memory's sensor has settled: eight readings, at four a second
 
 
 def stretch_power(stretch: GaplessRun, record: SensorRecord) -> StretchPower:
@@ -1081,7 +1077,7 @@ class _RunLengths:
 
 
 def analyse(
-    blocks: Sequence[TraceBlock],
+    blocks: Sequence[_TraceBlock],
     sensors: Sensors,
     wanted: WantedKernel,
     gpu: Gpu,
@@ -1106,8 +1102,8 @@ def analyse(
             fix="see what holds the card back (`nvidia-smi -q -d PERFORMANCE`), and run it again",
         )
     _, margin = guidance(lengths.execution_s * 1000)
-    sse = steady_execution([durations_ms(run) for run in usable], margin)
-    times_ms = [float(np.median(durations_ms(run)[sse - 1 :])) for run in usable]
+    sse = steady_execution([_durations_ms(run) for run in usable], margin)
+    times_ms = [float(np.median(_durations_ms(run)[sse - 1 :])) for run in usable]
     chosen = golden(times_ms, margin)
     runs, golden_ms = [usable[place] for place in chosen], [times_ms[place] for place in chosen]
     execution_s = float(np.median(golden_ms)) / 1000
@@ -1126,7 +1122,7 @@ def analyse(
     sse_w = curve and _execution_power(curve, runs, sse)
     ssp_w = None
     if (first := lengths.ssp_execution) is not None:
-        powers = end_powers([run for run in runs if run.executions >= first], channel)
+        powers = _end_powers([run for run in runs if run.executions >= first], channel)
         ssp_w = mean_of(powers) if powers else None
     ssp_j = ssp_w and ssp_w.times(execution_s)
     dropped = Counter(run.dropped for run in every if run.dropped)
@@ -1203,7 +1199,7 @@ def _curve(
 
 
 def _difference(
-    blocks: Sequence[TraceBlock],
+    blocks: Sequence[_TraceBlock],
     record: SensorRecord,
     curve: Curve | None,
     runs: Sequence[Run],
@@ -1221,7 +1217,7 @@ def _difference(
     if before_w is None:
         return "no reading fell before a run, so it is not known what was drawn between runs"
     whole = [block for block in blocks if not any(run.dropped for run in block.runs)]
-    counter = energy_by_difference(whole, before_w)
+    counter = _energy_by_difference(whole, before_w)
     if isinstance(counter, str):
         return counter
     short, long = min(b.executions for b in whole), max(b.executions for b in whole)
@@ -1325,7 +1321,7 @@ def measure_operation(
 
     def run_of(executions: int) -> Run:
         """One run after a random gap."""
-        gap_s = least_gap_s(channel) + chance.uniform(0, channel.period_ms / 1000)
+        gap_s = _least_gap_s(channel) + chance.uniform(0, channel.period_ms / 1000)
         return bench.run(executions, gap_s, wanted.lead_s)
 
     conditions = _KernelConditions(
@@ -1339,10 +1335,10 @@ def measure_operation(
     name = slug(conditions.operation)[:80].strip("-")
     # 4 is the form of the lines; runs in another form are left where they are.
     key = name, sha256(f"4 {write(conditions)}".encode()).hexdigest()[:8]
-    lines: RecordLines[_Head | TraceBlock] = RecordLines(
+    lines: RecordLines[_Head | _TraceBlock] = RecordLines(
         open_home(home, KERNEL_REPORTS.name) / f"{slug(*key)}.jsonl.gz",
         "advisor power kernel",
-        lambda text: read(_Head if text.startswith(b'{"conditions"') else TraceBlock, text),
+        lambda text: read(_Head if text.startswith(b'{"conditions"') else _TraceBlock, text),
         _FRESH,
     )
     run_lengths, blocks = (None, []) if wanted.fresh else _kept(lines)
@@ -1370,14 +1366,14 @@ def measure_operation(
 
 
 def _kept(
-    lines: RecordLines[_Head | TraceBlock],
-) -> tuple[_RunLengths | None, list[TraceBlock]]:
+    lines: RecordLines[_Head | _TraceBlock],
+) -> tuple[_RunLengths | None, list[_TraceBlock]]:
     """Lengths and blocks that are in the file; None and none where there is nothing yet."""
     whole = lines.resume()
     if not whole:
         return None, []
     first, *rest = whole
-    blocks = [line for line in rest if isinstance(line, TraceBlock)]
+    blocks = [line for line in rest if isinstance(line, _TraceBlock)]
     if not isinstance(first, _Head) or len(blocks) < len(rest):
         raise StoreError(f"{lines.path} does not begin with conditions", fix=_FRESH)
     return first.found, blocks
@@ -1431,7 +1427,7 @@ def _find_ssp(
             if run.dropped:
                 dropped[run.dropped] += 1
             else:
-                powers += end_powers([run], channel)
+                powers += _end_powers([run], channel)
             runs_made += 1
             report(Step(f"power after {executions} executions", runs_made))
         if len(powers) < 2:
@@ -1469,10 +1465,10 @@ def _run_blocks(
     run_of: _RunOf,
     executions: tuple[int, int],
     blocks: int,
-    kept: Sequence[TraceBlock],
-    keep: Callable[[TraceBlock], object],
+    kept: Sequence[_TraceBlock],
+    keep: Callable[[_TraceBlock], object],
     report: Report,
-) -> list[TraceBlock]:
+) -> list[_TraceBlock]:
     """Long and short runs in turn, so that both meet the same card; goes on after what is kept.
 
     Executions are of a long run and of a short one; blocks are those in all.
@@ -1487,7 +1483,7 @@ def _run_blocks(
             made = number * BLOCK_RUNS + len(runs)
             eta_s = (total - made) * (time.monotonic() - begun) / (made - before)
             report(Step(f"runs of {length} executions", made, total, eta_s))
-        block = TraceBlock(runs=tuple(runs), began=began, ended=bench.tick())
+        block = _TraceBlock(runs=tuple(runs), began=began, ended=bench.tick())
         keep(block)
         done.append(block)
     return done

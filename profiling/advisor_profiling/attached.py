@@ -173,15 +173,17 @@ def _page_of(pids: Sequence[int], path: str, named_url: str | None, counter: Sam
 
 def _by_output(pids: Sequence[int], pattern: str | None) -> ProgressSource | None:
     for path in _outputs(pids):
-        output = _Output(path)
+        # Of an output that was written before, the end.
+        lines, newest = OutputLines(path, last_bytes=64 * 1024, links=True), list[str]()
         if pattern is not None:
             progress = ProgressSettings(kind="output", pattern=pattern)
-        elif match := search(output.newest()):
+        # A count that begins again with each epoch rises among few lines.
+        elif match := search(newest := [*map(plain, lines.read())][-50:]):
             progress = match.progress
         else:
-            output.close()
+            lines.close()
             continue
-        return ProgressSource(progress, output.reader(progress), output.close)
+        return ProgressSource(progress, _counted(lines, newest, progress), lines.close)
     return None
 
 
@@ -198,42 +200,29 @@ def _outputs(pids: Sequence[int]) -> Iterator[Path]:
                     yield path
 
 
-class _Output:
-    """The lines of an output from near its end on."""
+def _counted(
+    output: OutputLines, unread: list[str], progress: ProgressSettings
+) -> Callable[[], float | None]:
+    """What reads the count of an output, with lines that were read before; None before a match."""
+    expression, tally = re.compile(progress.pattern or ""), Tally()
+    group = expression.groups
+    count: float | None = None
 
-    def __init__(self, path: Path) -> None:
-        # Of an output that was written before, the end.
-        self._lines = OutputLines(path, last_bytes=64 * 1024, links=True)
-        self.close = self._lines.close
-        self._unread: list[str] = []
+    def read() -> float | None:
+        nonlocal count, unread
+        lines, unread = [*unread, *map(plain, output.read())], []
+        for match in filter(None, map(expression.search, lines)):
+            number = number_of(match[group] or "") if group else 1.0
+            if not math.isfinite(number):
+                continue
+            if group and progress.cumulative:
+                tally.add(number)
+                count = tally.total
+            else:
+                count = (count or 0.0) + number
+        return count
 
-    def newest(self) -> list[str]:
-        """The newest lines; a `reader` counts them as well."""
-        # A count that begins again with each epoch rises among few lines.
-        self._unread = [*self._unread, *map(plain, self._lines.read())][-50:]
-        return self._unread
-
-    def reader(self, progress: ProgressSettings) -> Callable[[], float | None]:
-        """What reads the count; None before the first match."""
-        expression, tally = re.compile(progress.pattern or ""), Tally()
-        group = expression.groups
-        count: float | None = None
-
-        def read() -> float | None:
-            nonlocal count
-            lines, self._unread = [*self._unread, *map(plain, self._lines.read())], []
-            for match in filter(None, map(expression.search, lines)):
-                number = number_of(match[group] or "") if group else 1.0
-                if not math.isfinite(number):
-                    continue
-                if group and progress.cumulative:
-                    tally.add(number)
-                    count = tally.total
-                else:
-                    count = (count or 0.0) + number
-            return count
-
-        return read
+    return read
 
 
 USED, FREE, BUSY, POWER = "memory_used_mib", "memory_free_mib", "gpu_busy_percent", "power_w"
@@ -405,7 +394,6 @@ class SoloWatch:
         # A service reads its profiles again each time.
         self._due_s = 2 * self.alone_s
         kept = {POWER, BUSY, *COUNTERS.values()} & {*self._sums}
-        means = {name: self._sums[name] / self._reads[name] for name in kept}
         point = SoloPoint.watched(
             self.job,
             look.gpu,
@@ -417,7 +405,7 @@ class SoloWatch:
             window_s=self.alone_s,
             started_at=moment,
             run=f"seen-{self.pid}-{moment}",
-            **means,
+            **{name: self._sums[name] / self._reads[name] for name in kept},
         )
         self._keep(self.pid, self.job, point)
 
@@ -504,22 +492,19 @@ class HostGpus:
             self._sources[uuid] = NvmlSource(uuid)
             self._sources[uuid].start_window()
 
-    def _open_now(self) -> list[NvmlSource]:
-        """Those to look at; one where the process has just begun counts from the next look on."""
-        if self._pid is None:
-            return [*self._sources.values()]
-        computing = _gpus(self._pid)
-        sources = [self._sources[gpu.uuid] for gpu in computing if gpu.uuid in self._sources]
-        self._open(computing)
-        return sources
-
     def look(self, job_pids: Collection[int] = ()) -> Iterator[GpuLook]:
         """Each GPU now, with the memory of the processes `job_pids`.
 
         Raises:
             SourceError: a GPU does not answer any more.
         """
-        for source in self._open_now():
+        sources = [*self._sources.values()]
+        if self._pid is not None:
+            computing = _gpus(self._pid)
+            sources = [self._sources[gpu.uuid] for gpu in computing if gpu.uuid in self._sources]
+            # One where the process has just begun counts from the next look on.
+            self._open(computing)
+        for source in sources:
             means = read_means(source)
             # Cards before Hopper have no other activity.
             if means.get(BUSY) is None:

@@ -24,8 +24,7 @@ from advisor.settings import workload_path
 from advisor.validity.safe_counts import CheckedCounts
 from advisor_profiling.window import Clock, Step
 
-AT_ONCE = 8
-"""Most processes at a time."""
+AT_ONCE = 8  # most processes at a time
 
 # A process that takes longer is ended.
 _LONGEST_S = 180

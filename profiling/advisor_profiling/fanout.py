@@ -33,8 +33,8 @@ from advisor.settings import Settings, python
 from advisor_data import Store, open_store
 
 OnWhat = Literal["here", "slurm", "ray"]
+# Names of the shards that will not run again, each with an error or an empty text.
 Ended = Callable[[], Mapping[str, str]]
-"""Names of the shards that will not run again, each with an error or an empty text."""
 
 Submit = Callable[[Sequence["Shard"]], Ended]
 _ANSWER, _LOG, _OUTPUT, _POINTS = "answer.json", "log", "output", "points.db"

@@ -286,8 +286,26 @@ def live_backend(settings: Settings, gpu_name: str, mode: Mode | None) -> Genera
 
 
 def backend_alone(gpu: Gpu, mode: Mode | None, settings: Settings) -> Backend:
-    """The backend of `_open_backend`, on a GPU without compute processes."""
-    backend = _open_backend(gpu, mode, settings)
+    """What enforces shares on a GPU without compute processes; None: MPS, on AMD CU masks.
+
+    Raises:
+        PartitionError: it is not there, or cannot be used.
+        BusyError: another process computes on the GPU.
+    """
+    is_nvidia = gpu.vendor == "nvidia"
+
+    def computing() -> list[int]:
+        uuids = [part.uuid for part in gpu.each if is_nvidia]
+        return [pid for uuid in uuids for pid in nvml.context_pids(uuid)]
+
+    match mode or ("mps" if is_nvidia else "cu_mask"):
+        case "mps":
+            environment, pipe_dir = settings.job_environment(), settings.mps_pipe_dir
+            backend = open_mps(gpu, settings.runtime_dir, environment, pipe_dir, computing)
+        case "cu_mask":
+            backend = CuMaskBackend(gpu)
+        case "uncapped":
+            backend = UncappedBackend(gpu, computing=computing)
     with undone_by(backend.close):
         end_leftovers(backend, settings.runtime_dir)
         for part in gpu.each:
@@ -427,8 +445,7 @@ class _SeveralGpus:
 
     def __init__(self, sources: Sequence[TelemetrySource], *, summed: bool = False) -> None:
         first, self._sources = sources[0], sources
-        added = {POWER_GPU, POWER_MEMORY, ENERGY_GPU, POWER_LIMIT}
-        self._summed = added if summed else set[str]()
+        self._summed = {POWER_GPU, POWER_MEMORY, ENERGY_GPU, POWER_LIMIT} if summed else set[str]()
         self.name, self.interval_s, self.gpu = first.name, first.interval_s, first.gpu
         self.channels = first.channels
         self.gates = [gate for source in sources for gate in source.gates]
@@ -493,30 +510,7 @@ def open_source(
             return amd.AmdSource(gpu.uuid)
 
 
-def _open_backend(gpu: Gpu, mode: Mode | None, settings: Settings) -> Backend:
-    """What enforces shares; None: MPS on NVIDIA, CU masks on AMD.
-
-    Raises:
-        PartitionError: it is not there, or cannot be used.
-    """
-
-    def computing() -> list[int]:
-        if gpu.vendor != "nvidia":
-            return []
-        return [pid for part in gpu.each for pid in nvml.context_pids(part.uuid)]
-
-    match mode or ("mps" if gpu.vendor == "nvidia" else "cu_mask"):
-        case "mps":
-            environment, pipe_dir = settings.job_environment(), settings.mps_pipe_dir
-            return open_mps(gpu, settings.runtime_dir, environment, pipe_dir, computing)
-        case "cu_mask":
-            return CuMaskBackend(gpu)
-        case "uncapped":
-            return UncappedBackend(gpu, computing=computing)
-
-
-JobAtShare = tuple[str, float]
-"""Name of a job and its share in percent."""
+JobAtShare = tuple[str, float]  # name of a job and its share in percent
 
 
 class Recordings:

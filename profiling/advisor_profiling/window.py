@@ -440,16 +440,6 @@ class MeasuredWindow:
             return None
         return self.counter_power_w / self.power.mean - 1
 
-    @property
-    def counter_disagrees(self) -> bool:
-        """Whether they differ by more than is allowed, and by more than chance makes of readings.
-
-        A job that waits for its input draws power in pulses, which either of the two may meet more
-        often in a short window.
-        """
-        chance = 3 * ((self.power and self.power.relative) or 0.0)
-        return abs(self.counter_gap or 0.0) > max(COUNTER_BOUND, chance)
-
 
 @dataclass(slots=True)
 class _Steps:
@@ -458,14 +448,6 @@ class _Steps:
     count: Callable[[], float]
     step_s: float | None = None
     events: list[tuple[float, float]] = field(default_factory=list)
-
-    def note(self, now_s: float, total: float) -> None:
-        """Note the total where it has changed; the first one is where counting begins."""
-        if total != self.step_s:
-            # The first look shows a total, not the moment of a change.
-            if self.step_s is not None:
-                self.events.append((now_s, total))
-            self.step_s = total
 
 
 class _Log:
@@ -538,7 +520,11 @@ def _look(log: _Log, watch: WindowInputs, rules: WindowRules) -> None:
     now_s = now.at_s
     # What cannot be timed is counted at the next look.
     for steps, total in zip(log.steps, totals, strict=True) if now.is_reliable else ():
-        steps.note(now_s, total)
+        if total != steps.step_s:
+            # The first look shows a total, not the moment of a change.
+            if steps.step_s is not None:
+                steps.events.append((now_s, total))
+            steps.step_s = total
     if now_s >= log.next_power_s:
         log.next_power_s = now_s + watch.source.interval_s
         if (power_w := watch.source.read((POWER_GPU,))[POWER_GPU]) is not None:
@@ -791,6 +777,9 @@ class WindowResult:
         """What was wrong with a window, in the words of `advisor.core.records.FLAGS`."""
         window, target = self.window, conditions.rules.target
         counters = window.counters
+        # A job that waits for its input draws power in pulses, which counter or readings may meet
+        # more often in a short window.
+        chance = 3 * ((window.power and window.power.relative) or 0.0)
         wrong = {
             "noisy-rate": any(
                 _noisy(
@@ -814,7 +803,7 @@ class WindowResult:
             HEAT: bool(set(window.throttle_reasons or ()) - POWER_CAPS),
             GPUS_DIFFER: window.power is not None
             and (window.power_spread_w or 0.0) > GPUS_ALIKE * window.power.mean,
-            "counter-mismatch": window.counter_disagrees,
+            "counter-mismatch": abs(window.counter_gap or 0.0) > max(COUNTER_BOUND, chance),
             "counters-missing": any(getattr(counters, name) is None for name in _MODEL_COUNTERS),
             "cpu-bound": _cpu_bound(counters, self.parts, conditions.gpu),
             "cpu-steal": (self.cpu_steal_percent or 0) > 1,

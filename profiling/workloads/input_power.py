@@ -25,8 +25,7 @@ from typing import Any, TextIO
 from harness import Finished, Progress, recorder, torch, torch_type
 from kernel_power import answering, captured, fault_of, say
 
-ROWS = 8
-"""So many rows are computed again, from the first to the last."""
+ROWS = 8  # so many rows are computed again, from the first to the last
 
 # Largest error, relative to the sum of the absolute products: rounding of outputs of that type (of
 # fp8 they are bf16, after sums with fewer bits), of tf32 rounding of inputs, of fp16 and fp32 of
@@ -258,8 +257,7 @@ def answer(player: Any, command: dict[str, Any]) -> dict[str, Any]:
 
 def _matrix(path: str, dtype: str, shape: tuple[int, int]) -> Any:
     """A matrix of the file's bytes, row by row."""
-    size = Path(path).stat().st_size
-    data = torch.from_file(path, shared=False, size=size, dtype=torch.uint8)
+    data = torch.from_file(path, shared=False, size=Path(path).stat().st_size, dtype=torch.uint8)
     return data.view(torch_type(dtype)).view(shape)
 
 

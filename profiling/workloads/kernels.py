@@ -159,8 +159,7 @@ def _build(args: argparse.Namespace) -> harness.Work:
         launch()
         return result
 
-    work = harness.repeated(launch, args.inner)
-    return harness.Work(work, args.batch * args.inner, once)
+    return harness.Work(harness.repeated(launch, args.inner), args.batch * args.inner, once)
 
 
 def relative_error(result: torch.Tensor, expected: torch.Tensor) -> float:

@@ -6,7 +6,6 @@ rows of the table (embedding). `batch` is products, arrays, transforms or bags o
 
 import argparse
 from collections.abc import Callable
-from pathlib import Path
 
 import harness
 import torch
@@ -26,21 +25,10 @@ def _matmul(args: argparse.Namespace) -> harness.Work:
     """`c = a @ b` of square matrices; progress is matrices."""
     dtype = harness.torch_dtype(args, "fp32")
     shape = (args.size, args.size)
-    if args.operands:
-        a, columns = (_read(path, dtype).reshape(shape) for path in args.operands)
-        b = columns.t()
-    else:
-        # Scaled so that the entries of the product have unit variance.
-        a, b = (torch.randn(shape, dtype=dtype) * args.size**-0.25 for _ in range(2))
+    # Scaled so that the entries of the product have unit variance.
+    a, b = (torch.randn(shape, dtype=dtype) * args.size**-0.25 for _ in range(2))
     c = torch.empty_like(a)
     return _work(harness.repeated(lambda: torch.mm(a, b, out=c), args.batch), c, args)
-
-
-def _read(path: Path, dtype: torch.dtype) -> torch.Tensor:
-    """Raw elements of a file."""
-    return torch.frombuffer(bytearray(path.read_bytes()), dtype=dtype).to(
-        torch.get_default_device()
-    )
 
 
 def _triad(args: argparse.Namespace) -> harness.Work:
@@ -83,14 +71,6 @@ def _work(
 
 
 if __name__ == "__main__":
-    parser = harness.parser(__doc__, LOADS)
-    parser.add_argument(
-        "--operands",
-        nargs=2,
-        type=Path,
-        metavar=("A", "B"),
-        help="of matmul: files of the elements of A and of the transpose of B",
-    )
-    args = harness.options(parser, LOADS)
+    args = harness.options(harness.parser(__doc__, LOADS), LOADS)
     operations = {"matmul": _matmul, "triad": _triad, "fft": _fft, "embedding": _embedding}
     harness.run(operations[args.name], args)

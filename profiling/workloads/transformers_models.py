@@ -107,9 +107,8 @@ def _whisper(tiny: bool, size: int) -> Model:
 
 def _wav2vec2(tiny: bool, size: int) -> Model:
     """Wav2Vec2 base (Baevski et al. 2020) with a CTC head, on normalised waveforms."""
-    config = hf.Wav2Vec2Config(**(TINY if tiny else {}))
     return Model(
-        hf.Wav2Vec2ForCTC(config),
+        hf.Wav2Vec2ForCTC(hf.Wav2Vec2Config(**(TINY if tiny else {}))),
         lambda batch, samples: {"input_values": torch.randn(batch, samples)},
     )
 

@@ -42,7 +42,7 @@ def write(points: Sequence[P], name: str) -> None:
 
 
 def renewed(point: P) -> P:
-    """The point without a mismatch that is within chance, as `Window.counter_disagrees` has it."""
+    """The point without a mismatch that is within chance, as `WindowResult.flags` has it."""
     power_w, counter_w = point.power_w, point.counter_power_w
     if "counter-mismatch" not in point.flags or not power_w or counter_w is None:
         return point

@@ -181,11 +181,9 @@ WORDS: dict[str, _Word] = {
     "clear": _word("bit", end=_END, bits=_BITS),
 }
 
-TEXT_LIMIT = 2000
-"""Characters of one text."""
+TEXT_LIMIT = 2000  # characters of one text
 
-OPERATIONS_LIMIT = 16
-"""Operations of one operand."""
+OPERATIONS_LIMIT = 16  # operations of one operand
 
 _SETTINGS = {"align": _choice("true", "false"), "seed": _number(0, 2**32 - 1, whole=True)}
 _FIELDS = ("a", "b", *_SETTINGS)
@@ -752,8 +750,7 @@ _ARRANGED: dict[str, Callable[..., Float32s]] = {
     "permute": _permute,
 }
 
-BYTES_LIMIT = 1 << 31
-"""Of a tensor that fills a matrix: all of it is hashed."""
+BYTES_LIMIT = 1 << 31  # of a tensor that fills a matrix: all of it is hashed
 
 FILE = "file"
 
@@ -933,7 +930,7 @@ _DROPPED = {"tf32": 13}  # lowest bits of the stored number that the tensor core
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OperandPrint:
+class _OperandPrint:
     """One matrix, in parts from 0 to 1.
 
     Attributes:
@@ -967,8 +964,8 @@ class Fingerprint:
         sum_non_finite: Steps after which the sum is NaN or infinite.
     """
 
-    a: OperandPrint
-    b: OperandPrint
+    a: _OperandPrint
+    b: _OperandPrint
     product_weight: float
     product_switching: float
     product_signs: float
@@ -1074,11 +1071,11 @@ def _fault(path: Path, what: str, *, tensor: str | None = None, fix: str = "") -
     )
 
 
-def _operand_print(lines: Matrix, beside: Matrix, dtype: str) -> OperandPrint:
+def _operand_print(lines: Matrix, beside: Matrix, dtype: str) -> _OperandPrint:
     bits, others = _stored_bits(lines, dtype), _stored_bits(beside, dtype)
     width = 8 * bits.dtype.itemsize - _DROPPED.get(dtype, 0)
     counted = bits.ravel()[: 1 << 15]  # counting takes the longest
-    return OperandPrint(
+    return _OperandPrint(
         weight=_set_bits(bits, width),
         along=_set_bits(bits[:, 1:] ^ bits[:, :-1], width),
         across=_set_bits(bits ^ others, width),

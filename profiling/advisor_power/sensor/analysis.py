@@ -272,27 +272,26 @@ def _refine_each(
 
 def _down(sample: _Sample, best: _WindowFit, step_s: float) -> _WindowFit:
     """From a place down by steps of one length, until none leads down."""
-    while (lower := _lowest_beside(sample, best, step_s)).cost < best.cost:
+    while True:
+        place = best.place
+        # The clock is moved by as much as moves the last tick by a step.
+        ticks = np.ptp(sample.times_s) / (place.clock_s or 1.0)
+        places = [
+            _Place(
+                place.response,
+                place.window_s + step_s * window,
+                place.delay_s + step_s * delay,
+                place.clock_s + step_s * clock / ticks,
+                place.tick_s + step_s * tick,
+            )
+            for window, delay, tick, clock in (*_MOVES, *(_CLOCK_MOVES if place.clock_s else ()))
+        ]
+        # A reading is never of what comes later.
+        tried = [at(sample, place) for place in places if place.window_s > 0 <= place.delay_s]
+        lower = min(tried, key=lambda fit: fit.cost, default=best)
+        if lower.cost >= best.cost:
+            return best
         best = lower
-    return best
-
-
-def _lowest_beside(sample: _Sample, fit: _WindowFit, step_s: float) -> _WindowFit:
-    # The clock is moved by as much as moves the last tick by a step.
-    ticks = np.ptp(sample.times_s) / (fit.place.clock_s or 1.0)
-    places = [
-        _Place(
-            fit.place.response,
-            fit.place.window_s + step_s * window,
-            fit.place.delay_s + step_s * delay,
-            fit.place.clock_s + step_s * clock / ticks,
-            fit.place.tick_s + step_s * tick,
-        )
-        for window, delay, tick, clock in (*_MOVES, *(_CLOCK_MOVES if fit.place.clock_s else ()))
-    ]
-    # A reading is never of what comes later.
-    tried = [at(sample, place) for place in places if place.window_s > 0 <= place.delay_s]
-    return min(tried, key=lambda fit: fit.cost, default=fit)
 
 
 def at(sample: _Sample, place: _Place) -> _WindowFit:
@@ -321,8 +320,7 @@ def _with_clock(sample: _Sample, fit: _WindowFit) -> _WindowFit:
     if len(ends_s) < 30:
         return fit
     middle_s = float(np.mean(ends_s))
-    length_s = float(np.ptp(ends_s))
-    rates = np.arange(1 / _SLOWEST_CLOCK_S, 1 / _FASTEST_CLOCK_S, 0.2 / length_s)
+    rates = np.arange(1 / _SLOWEST_CLOCK_S, 1 / _FASTEST_CLOCK_S, 0.2 / float(np.ptp(ends_s)))
     phases = np.concatenate(
         [
             np.exp(2j * np.pi * np.outer(some, ends_s - middle_s)).mean(axis=1)
@@ -363,7 +361,7 @@ def slope(x: Floats, y: Floats) -> float:
     return float(centred @ (y - y.mean()) / (centred @ centred))
 
 
-def prediction_errors(sample: _Sample, place: _Place) -> tuple[float, float]:
+def _prediction_errors(sample: _Sample, place: _Place) -> tuple[float, float]:
     """Predicted less read over the mean read, of a load not fitted to: root mean square and median.
 
     Nothing is left out, and no delay is chosen for a reading. The two powers are those that suit
@@ -443,8 +441,7 @@ def _spread_ms(sample: _Sample, later: npt.NDArray[np.bool_], place: _Place) -> 
     tenths = np.where(later, (np.cumsum(later) - 1) * _TENTHS // np.count_nonzero(later), -1)
     rests = [sample.part(tenths != tenth) for tenth in range(_TENTHS)]
     fits = _refine_each(rests, place, place.window_s / 8, min(COARSE_S, place.window_s / 200))
-    windows_s = [fit.place.window_s for fit in fits]
-    return 2 * 1000 * float(np.std(windows_s)) * math.sqrt(_TENTHS - 1)
+    return 2 * 1000 * float(np.std([fit.place.window_s for fit in fits])) * math.sqrt(_TENTHS - 1)
 
 
 def _errors_on_waves(
@@ -456,7 +453,7 @@ def _errors_on_waves(
     steady = readings.between(waves[0].begun_s + place.settled_s, waves[-1].ended_s)
     if len(steady.values) < 30:
         return None
-    return prediction_errors(_sample_of(steady, _wave_levels(waves)), place)
+    return _prediction_errors(_sample_of(steady, _wave_levels(waves)), place)
 
 
 def _why_not(

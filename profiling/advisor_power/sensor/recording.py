@@ -333,8 +333,7 @@ _FIELDS = {
 # Given the time, s: the new lines.
 _Poll = Callable[[float], list[list[Any]]]
 
-LATE_S = 0.003
-"""A look so long before the reading leaves the time of the change unknown."""
+LATE_S = 0.003  # A look so long before the reading leaves the time of the change unknown
 
 _FLUSH_S = 0.25
 

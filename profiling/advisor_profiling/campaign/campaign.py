@@ -286,8 +286,7 @@ def _alone_s(blocks: Iterable[Block]) -> float:
     return sum(estimate_s([block], WindowRules()) for block in blocks)
 
 
-MAX_FAILURES = 3
-"""Failures in a row that are enough."""
+MAX_FAILURES = 3  # failures in a row that are enough
 
 
 @dataclass(frozen=True, slots=True)
@@ -410,8 +409,7 @@ def _judged(result: WindowResult, whole_gpu: dict[str, Reported]) -> WindowResul
         and not result.reported[0].not_finite
     ):
         whole_gpu[target.specs[0].job.job_hash] = result.reported[0]
-    sides = zip(target.specs, result.parts, result.reported, strict=True)
-    for spec, part, reported in sides:
+    for spec, part, reported in zip(target.specs, result.parts, result.reported, strict=True):
         tolerance = (spec.job.results or ResultsSettings()).tolerance
         verdict = reported.judge(whole_gpu.get(spec.job.job_hash), tolerance)
         parts.append(replace(part, results=verdict))
@@ -452,7 +450,27 @@ class ProcessPool(AbstractContextManager["ProcessPool"]):
         with self._testbed.phase_lock.starting():
             begun_s = self._testbed.clock.now_s()
             self.waiting_s += begun_s - requested_s
-            self._change(wanted)
+            if self._testbed.spoiled():
+                self.end(list(self.processes))
+            self.end([r for r in self.processes if r not in wanted or not r.job.progress.gate])
+            started = self.processes.keys() | self.errors.keys()
+            missing = [spec for spec in wanted if spec not in started]
+            starts = {spec: self._testbed.prove(spec.job, spec.share) for spec in missing}
+            for spec, start in starts.items():
+                try:
+                    self.processes[spec] = start()
+                    self.starts += 1
+                except JobError as error:
+                    self.errors[spec] = error
+            for spec in [spec for spec in missing if spec in self.processes]:
+                process = self.processes[spec]
+                try:
+                    while not process.ready():
+                        self._testbed.clock.sleep(0.05)
+                    process.check_limit()
+                except (JobError, LimitNotProvenError) as error:
+                    # It may still be starting, and must not go on next to an open window.
+                    self.lose(spec, error)
             self.starting_s += self._testbed.clock.now_s() - begun_s
 
     def end(self, specs: Collection[ProcessSpec]) -> None:
@@ -469,29 +487,6 @@ class ProcessPool(AbstractContextManager["ProcessPool"]):
     def dead(self) -> list[ProcessSpec]:
         """Processes that ended without being asked, as a fault of a neighbour makes them."""
         return [spec for spec, process in self.processes.items() if not _lives(process)]
-
-    def _change(self, wanted: Collection[ProcessSpec]) -> None:
-        if self._testbed.spoiled():
-            self.end(list(self.processes))
-        self.end([r for r in self.processes if r not in wanted or not r.job.progress.gate])
-        started = self.processes.keys() | self.errors.keys()
-        missing = [spec for spec in wanted if spec not in started]
-        starts = {spec: self._testbed.prove(spec.job, spec.share) for spec in missing}
-        for spec, start in starts.items():
-            try:
-                self.processes[spec] = start()
-                self.starts += 1
-            except JobError as error:
-                self.errors[spec] = error
-        for spec in [spec for spec in missing if spec in self.processes]:
-            process = self.processes[spec]
-            try:
-                while not process.ready():
-                    self._testbed.clock.sleep(0.05)
-                process.check_limit()
-            except (JobError, LimitNotProvenError) as error:
-                # It may still be starting, and must not go on next to an open window.
-                self.lose(spec, error)
 
     def __exit__(self, *exc_info: object) -> None:
         self.end(list(self.processes))
@@ -683,8 +678,7 @@ class _Task:
         left = list(block.targets)
         while left:
             tried = [t for t in left if not self._retry_limit.verdict(t.jobs)]
-            specs = [r for r in block.specs if any(r in t.specs for t in tried)]
-            missing = self._start(specs)
+            missing = self._start([r for r in block.specs if any(r in t.specs for t in tried)])
             # One failure for a job none of whose processes came up: its time-out is long.
             for job in () if alone else {spec.job.name for spec in missing}:
                 if all(r in self._pool.errors for r in missing if r.job.name == job):

@@ -82,9 +82,6 @@ from advisor_profiling.campaign.campaign import (
 from advisor_profiling.testbed import Mode, Testbed
 from advisor_profiling.window import Target, WindowRules, pair, pair_mode, part_alone, together
 
-PAIR = 2
-"""Jobs that a plan measures together."""
-
 
 @dataclass(frozen=True, slots=True)
 class UnitSplit:
@@ -183,7 +180,7 @@ def _percentages(text: str, where: str) -> Split:
     """Shares of two jobs at normal priority: plans measure pairs."""
     why, fix = "a plan measures two jobs at a time", ""
     try:
-        if len((split := Split.parse(text)).shares) == PAIR and not split.below_normal:
+        if len((split := Split.parse(text)).shares) == 2 and not split.below_normal:
             return split
     except InputError as error:
         why, fix = error.why, error.fix if error.why else ""
