@@ -353,8 +353,8 @@ SLICING_MARGIN = 0.05
 """How much more than under MPS time slicing must be worth: few were measured, and contexts start
 slowly there."""
 
-SHOWN = (DEFAULT_OBJECTIVE, "throughput")
-"""Energy and time: shown next to the objective that decides."""
+# Energy and time: shown next to the objective that decides.
+_SHOWN = (DEFAULT_OBJECTIVE, "throughput")
 
 
 @dataclass(frozen=True)
@@ -499,7 +499,7 @@ class Decision:
         request, profiles = self.request, self.profiles
         kept = [o for o in self.options if not o.violations or o is self.apart]
         picks: dict[str, RatedSplit] = {}
-        for name in dict.fromkeys((request.objective.name, *SHOWN)):
+        for name in dict.fromkeys((request.objective.name, *_SHOWN)):
             by = request.policy.prices.priced(ADVISED[name])
             values = _values_of(kept[0].predictions, profiles, by, request)
             valued = [replace(option, value=values[option.place]) for option in kept]

@@ -585,7 +585,7 @@ def _line(observation: Observation) -> bytes:
     return json.dumps(to_row(observation)).encode() + b"\n"
 
 
-DAY_S = 86_400.0
+_DAY_S = 86_400.0
 
 _Reason = Literal["age", "size"]
 
@@ -641,7 +641,7 @@ def beyond(ended: Iterable[EndedLaunch], bounds: Retention, now_s: float) -> lis
     launches: list[EndedLaunch] = []
     taken_bytes = 0
     for launch in sorted(ended, key=lambda launch: (launch.ended_s, launch.launch_id))[::-1]:
-        if now_s - launch.ended_s > bounds.launch_days * DAY_S:
+        if now_s - launch.ended_s > bounds.launch_days * _DAY_S:
             launches.append(replace(launch, reason="age"))
             continue
         taken_bytes += launch.size_bytes

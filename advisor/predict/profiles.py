@@ -473,9 +473,9 @@ def _undoubted(points: Iterable[SoloPoint]) -> list[SoloPoint]:
     return [point for point in right if DOUBTFUL.isdisjoint(point.flags)] or right
 
 
-LEAST_ERROR = 0.002
-"""Relative standard error that a rate has at least: two profiles of a GPU-bound job on one card
-differ by 0.1 to 0.2 % (docs/measurements, "Does a profile repeat?")."""
+# Relative standard error that a rate has at least: two profiles of a GPU-bound job on one card
+# differ by 0.1 to 0.2 % (docs/measurements, "Does a profile repeat?").
+_LEAST_ERROR = 0.002
 
 
 def non_decreasing_rates(rates: Sequence[float], stderrs: Sequence[float]) -> list[float]:
@@ -488,7 +488,7 @@ def non_decreasing_rates(rates: Sequence[float], stderrs: Sequence[float]) -> li
     pools: list[tuple[float, float, int]] = []  # mean of the logarithms, weight, how many
     for rate, stderr in zip(rates, stderrs, strict=True):
         relative = stderr / rate if stderr == stderr else 0.0  # NaN is not itself
-        pool = (math.log(rate), 1 / max(relative, LEAST_ERROR) ** 2, 1)
+        pool = (math.log(rate), 1 / max(relative, _LEAST_ERROR) ** 2, 1)
         while pools and pools[-1][0] > pool[0]:
             pool = _joined(pools.pop(), pool)
         pools.append(pool)
@@ -571,8 +571,8 @@ JobKind: TypeAlias = Literal["server", "launch-bound", "filling"]
 # Below, a job of `_BY_SHARE` is harder to predict: how its rate falls there differs most.
 _LOW_SHARE_PERCENT = 35.0
 
-LEAST_ACTIVE_PERCENT = 50.0
-"""A job whose SMs are active less alone on the whole GPU is launch-bound."""
+# A job whose SMs are active less alone on the whole GPU is launch-bound.
+_LEAST_ACTIVE_PERCENT = 50.0
 
 # Situations of a job in which it matters how large its share is.
 _BY_SHARE = ("launch-bound", "filling beside filling")
@@ -584,7 +584,7 @@ def is_launch_bound(profile: Profile) -> bool:
     The kind `launch` of docs/colocate.md: flagged `cpu-bound`, or SMs active under half the time.
     """
     active = float(profile.values["sm_active_percent"][-1])
-    return CPU_BOUND in profile.flags or active < LEAST_ACTIVE_PERCENT
+    return CPU_BOUND in profile.flags or active < _LEAST_ACTIVE_PERCENT
 
 
 def kind_of(profile: Profile) -> JobKind:

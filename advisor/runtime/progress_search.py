@@ -479,8 +479,8 @@ CERTAIN_S = 6.0
 GATE_S = 3.0
 """Time in which a job that honours its gate comes to it: one step."""
 
-PATTERN_S = 60.0
-"""After so long a pattern that matches no line of an output that counts is a wrong one."""
+# After so long a pattern that matches no line of an output that counts is a wrong one.
+_PATTERN_S = 60.0
 
 _COUNTS = "advisor.callbacks"
 
@@ -504,7 +504,7 @@ class CountableJob:
 def patience_s(job: Job) -> float:
     """Seconds to wait for a job that does not count, while its output does."""
     hasty = job.progress.pattern is not None and job.start_timeout_s == START_TIMEOUT_S
-    return PATTERN_S if hasty else job.start_timeout_s
+    return _PATTERN_S if hasty else job.start_timeout_s
 
 
 def counts_otherwise(job: Job, lines: Sequence[str]) -> InputError | None:
