@@ -36,12 +36,14 @@ from advisor.decide.decision import (
     Running,
     decide,
     gain_to_the_end,
+    reasons,
     replicas,
     savings_of,
     wanted_splits,
+    warnings,
+    why_unsure,
 )
 from advisor.decide.limits import Request, cores_wanted
-from advisor.decide.reasons import reasons, warnings, why_unsure
 from advisor.errors import InputError, NoSplitError
 from advisor.predict.card_factor import CardFactor
 from advisor.predict.features import MEASURED_ON

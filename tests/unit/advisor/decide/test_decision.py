@@ -40,9 +40,10 @@ from advisor.decide.decision import (
     decide,
     gain_to_the_end,
     options_of,
+    reasons,
+    warnings,
 )
 from advisor.decide.limits import Request, Violation
-from advisor.decide.reasons import reasons, warnings
 from advisor.errors import InputError, NoSplitError
 from advisor.predict.kernels import Kernels
 from advisor.predict.predictions import Predictions, Predictor
