@@ -47,7 +47,18 @@ from advisor.launch.folder import (
 from advisor.launch.guard import LAUNCH_MARK, ProcessGuard
 from advisor.launch.meter import CardMeter, LaunchMeter, timed
 from advisor.launch.observe import Keeper, forecast_news, pace_news, shown, unsaid
-from advisor.launch.set_monitor import Renew, SetMonitor
+from advisor.launch.set_monitor import (
+    Renew,
+    SetMonitor,
+    StopRequestedError,
+    check_client,
+    check_memory,
+    check_set_memory,
+    check_workdir,
+    end_jobs,
+    prove_set,
+    start_set,
+)
 from advisor.launch.spec import (
     SILENT_S,
     JobStatus,
@@ -59,16 +70,6 @@ from advisor.launch.spec import (
     State,
     as_alone,
     with_part,
-)
-from advisor.launch.start import (
-    StopRequestedError,
-    check_client,
-    check_memory,
-    check_set_memory,
-    check_workdir,
-    end_jobs,
-    prove_set,
-    start_set,
 )
 from advisor.runtime.backend import Backend, Proof
 from advisor.runtime.job_process import adopting_orphans

@@ -343,8 +343,8 @@ LOOKS, LOOK_WORTHWHILE = 2, 2e-4
 # Rounding tolerance of the linear program, GPUs.
 _ROUNDING = 1e-6
 
-LAST_S = 0.5
-"""Seconds of the time limit that are kept for the integer program."""
+# Seconds of the time limit that are kept for the integer program.
+_LAST_S = 0.5
 
 # Cost of a job that has no seat, for each 1 of the dearest alone: servers go first, also before
 # the up to seven jobs of a card that take the place of one.
@@ -665,7 +665,7 @@ def _dived(
         tried = _dive(master, look, left_s, number)
         if best is None or master.cost(tried[-1]) < master.cost(best):
             best, steps = tried[-1], tried
-        if master.cost(best) <= (1 + _NEAR) * cost or before_s - left_s() > left_s() - LAST_S:
+        if master.cost(best) <= (1 + _NEAR) * cost or before_s - left_s() > left_s() - _LAST_S:
             break
     for of_pool in answers:
         of_pool.leave(master.placing.counts)
@@ -706,7 +706,7 @@ def _dive(
     while (left := master.left(steps[-1])).any():
         kept = steps[-1]
         # Without a look the last cards fit badly; so each takes one a little longer.
-        looks = (left_s() > -LAST_S) + (LOOKS - 1) * (left_s() > 3 * LAST_S)
+        looks = (left_s() > -_LAST_S) + (LOOKS - 1) * (left_s() > 3 * _LAST_S)
         _look_for_the_rest(master, kept, look, left, looks)
         more = _more(master, kept, most)
         if not more.any():

@@ -662,7 +662,7 @@ def test_every_job_of_a_large_queue_has_a_seat_or_waits(monkeypatch: pytest.Monk
     plan = solved(*jobs, gpus=200)
     assert plan.seated == 300
     assert plan.bound <= plan.cost <= 1.05 * plan.bound
-    monkeypatch.setattr(solver, "LAST_S", math.inf)
+    monkeypatch.setattr(solver, "_LAST_S", math.inf)
     few = solved(*jobs, gpus=200)
     assert few.seated + sum(few.waiting.values()) == 300
     assert few.cost >= plan.bound
