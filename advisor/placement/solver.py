@@ -707,28 +707,22 @@ def _dive(
         kept = steps[-1]
         # Without a look the last cards fit badly; so each takes one a little longer.
         looks = (left_s() > -_LAST_S) + (LOOKS - 1) * (left_s() > 3 * _LAST_S)
-        _look_for_the_rest(master, kept, look, left, looks)
+        # Other sets are looked for as long as that saves much.
+        before = np.inf
+        for _ in range(looks):
+            master.keep(kept)
+            cost, duals = master.solve()
+            if cost > (1 - LOOK_WORTHWHILE) * before:
+                break
+            before = cost
+            look(duals, left)
+        master.keep(kept)
+        master.solve()
         more = _more(master, kept, most)
         if not more.any():
             break
         steps.append(np.append(kept, np.zeros(len(more) - len(kept))) + more)
     return steps
-
-
-def _look_for_the_rest(
-    master: _Master, kept: Floats, look: Callable[[Floats, Floats], None], left: Floats, most: int
-) -> None:
-    """So many times at most, while that saves much."""
-    before = np.inf
-    for _ in range(most):
-        master.keep(kept)
-        cost, duals = master.solve()
-        if cost > (1 - LOOK_WORTHWHILE) * before:
-            break
-        before = cost
-        look(duals, left)
-    master.keep(kept)
-    master.solve()
 
 
 def _more(master: _Master, kept: Floats, most: int) -> Floats:

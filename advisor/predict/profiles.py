@@ -357,9 +357,15 @@ def make_profiles(points: Iterable[SoloPoint]) -> dict[tuple[str, str], Profile]
         if best.get(WHOLE) and sum(map(bool, best.values())) > 1:
             # Wrong results make no profile, and still say where not to run.
             right, wrong = results_of_job(of_job)
+            # Of points on the whole GPU, the newest whose results are right.
+            newest_first = sorted(best[WHOLE], key=lambda p: p.started_at, reverse=True)
+            reports = ((p.job_hash, p.reported) for p in newest_first if p.results == "right")
             profiles[key] = replace(
                 _smoothed(p for group in best.values() for p in group),
-                reported=_reported(best[WHOLE]),
+                reported=next(
+                    ((job_hash, values) for job_hash, values in reports if job_hash and values),
+                    None,
+                ),
                 right_units=right,
                 wrong_units=wrong,
             )
@@ -414,7 +420,12 @@ def relative_capacity(profile: Profile, shares: Sequence[float] | Floats) -> Flo
     per_share = np.maximum.accumulate(profile.values["rate"] / profile.shares)
     below = np.searchsorted(profile.shares, wanted, side="right") - 1
     is_short = rates < (1 - serving.tolerance) * serving.offered_rate
-    could = np.maximum(rates, wanted * np.fmax(per_share[below], _per_active_percent(profile)))
+    # SMs that it is active on, on the whole GPU; NaN: not read.
+    column = "sm_active_percent"
+    active = math.nan if column in profile.missing else float(profile.values[column][-1])
+    # No job is taken to use less than 1 % of the SMs.
+    per_active_percent = float(profile.values["rate"][-1]) / max(active, 1.0)
+    could = np.maximum(rates, wanted * np.fmax(per_share[below], per_active_percent))
     return np.where(is_short, rates, could) / profile.whole_gpu_rate
 
 
@@ -452,21 +463,6 @@ def with_rate(profile: Profile, rate: float) -> Profile:
         busy=min(profile.busy * float(part[-1]), 1.0),
         measured=None,
     )
-
-
-def _per_active_percent(profile: Profile) -> float:
-    """Rate on the whole GPU for each percent of the SMs that it is active on; NaN: not read."""
-    column = "sm_active_percent"
-    active = math.nan if column in profile.missing else float(profile.values[column][-1])
-    # No job is taken to use less than 1 % of the SMs.
-    return float(profile.values["rate"][-1]) / max(active, 1.0)
-
-
-def _reported(whole: Iterable[SoloPoint]) -> tuple[str, str] | None:
-    """Of points on the whole GPU, the newest whose results are right."""
-    newest_first = sorted(whole, key=lambda p: p.started_at, reverse=True)
-    reports = ((p.job_hash, p.reported) for p in newest_first if p.results == "right")
-    return next(((job_hash, values) for job_hash, values in reports if job_hash and values), None)
 
 
 def _middle(values: Sequence[float | None]) -> float:
