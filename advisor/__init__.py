@@ -47,7 +47,7 @@ def __getattr__(name: str) -> object:
 
 def _lacking(name: str, missing: str | None) -> object:
     """What stands for a name of which an extra is missing, so that `help(advisor)` has the rest."""
-    from advisor.installed import install
+    from advisor.errors import install
 
     text = f"advisor.{name} needs {missing}, which is not installed: {install(_EXTRAS[name])}"
 

@@ -19,10 +19,9 @@ import advisor
 from advisor.core.gpu import ADVISED_JOBS
 from advisor.core.records import Observation, Point, Record, SoloPoint
 from advisor.core.wording import shown
-from advisor.errors import AdvisorError, InputError
+from advisor.errors import AdvisorError, InputError, install
 from advisor.formats.rows import to_row
 from advisor.formats.wire import T, read, to_plain, values_in, write
-from advisor.installed import install
 from advisor.launch.folder import History, LaunchList, Overview
 from advisor.launch.spec import JobStatus, LaunchSpec, LaunchStatus
 from advisor.validity.sensor_record import SensorRecord, SensorRecords

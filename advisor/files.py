@@ -434,11 +434,11 @@ def read_end(path: Path, most_bytes: int) -> bytes:
     return b""
 
 
-RECORD_BYTES = 8 << 20
-"""Most of a record of a launch, a join or a queue; a large one has some hundred kilobytes."""
+# Most of a record of a launch, a join or a queue; a large one has some hundred kilobytes.
+_RECORD_BYTES = 8 << 20
 
 
-def read_ours(path: Path, most_bytes: int = RECORD_BYTES) -> bytes:
+def read_ours(path: Path, most_bytes: int = _RECORD_BYTES) -> bytes:
     """What a file of this user holds; jobs run as the same one, and may have replaced it.
 
     Raises:

@@ -47,7 +47,7 @@ PERCENTAGE = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
 PRIORITY = "CUDA_MPS_CLIENT_PRIORITY"
 """The variable by which a client of MPS has a priority (MPS manual, 4.2.8)."""
 
-BELOW_NORMAL = MappingProxyType({PRIORITY: "1"})
+_BELOW_NORMAL = MappingProxyType({PRIORITY: "1"})
 
 MEMORY_LIMIT = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
 """The variable by which what a process can allocate is bounded under MPS (CUDA 11.5 and newer)."""
@@ -227,7 +227,7 @@ class Share:
             # By number: a client sees no other GPU than those that it is to have.
             each = ",".join(f"{number}={self.memory_mib}M" for number in range(gpus))
             bound = {} if self.memory_mib is None else {MEMORY_LIMIT: each}
-            return {PERCENTAGE: str(self), **bound, **(BELOW_NORMAL if self.below_normal else {})}
+            return {PERCENTAGE: str(self), **bound, **(_BELOW_NORMAL if self.below_normal else {})}
         if units_total is None:
             raise InputError(
                 "the number of CUs of the GPU is not known",
@@ -721,7 +721,7 @@ class Split:
             (
                 share.environment(units_total, vendor)
                 if share.percent < WHOLE
-                else dict(BELOW_NORMAL if share.below_normal else {})
+                else dict(_BELOW_NORMAL if share.below_normal else {})
             )
             | ({"CUDA_VISIBLE_DEVICES": visible[job]} if visible else {})
             for job, share in enumerate(self.each_share)

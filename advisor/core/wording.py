@@ -30,6 +30,11 @@ def less_or_more(saved: float, digits: int = 1) -> str:
     return f"{100 * abs(saved):.{digits}f} % {'less' if saved >= 0 else 'more'}"
 
 
+def percent(part: float, digits: int = 0) -> str:
+    """A part of 1 as people write it."""
+    return f"{100 * part:.{digits}f} %"
+
+
 def energy_text(joules: float) -> str:
     """Watt hours with three digits."""
     wh = joules / 3600

@@ -28,8 +28,7 @@ from advisor.core.objectives import (
 )
 from advisor.core.records import grouped
 from advisor.errors import InputError
-from advisor.predict.predictions import Predictions
-from advisor.predict.profiles import Floats, Profile
+from advisor.predict.profiles import Floats, Predictions, Profile
 
 TO_THE_END = (DEFAULT_OBJECTIVE, "throughput", COST)
 """Objectives that can be asked for a given work: energy, time or money until all jobs are done."""
@@ -275,13 +274,13 @@ class Violation:
     by: float
 
 
-PlacedViolations: TypeAlias = Iterator[tuple[Iterable[int], Violation]]
-"""Violations, each with the places of the options that have it."""
+# Violations, each with the places of the options that have it.
+_PlacedViolations: TypeAlias = Iterator[tuple[Iterable[int], Violation]]
 
 
 def _below_min_speed(
     p: Predictions, profiles: Sequence[Profile], request: Request
-) -> PlacedViolations:
+) -> _PlacedViolations:
     """One after the other, each job runs at its full speed, only later."""
     sure = sure_speeds(p.speeds[0], p.speeds[1], request.policy.chance)
     for profile, speeds in zip(profiles, sure.tolist(), strict=True):
@@ -296,7 +295,7 @@ def _below_min_speed(
                 yield [place], Violation(text, 1 - speed / least)
 
 
-def _off(p: Predictions, profiles: Sequence[Profile], request: Request) -> PlacedViolations:
+def _off(p: Predictions, profiles: Sequence[Profile], request: Request) -> _PlacedViolations:
     """A server cannot be scheduled exclusively: its requests would block."""
     for profile in profiles:
         if is_served(profile) and request.floor(profile) > 0:
@@ -304,7 +303,7 @@ def _off(p: Predictions, profiles: Sequence[Profile], request: Request) -> Place
             yield {*range(len(p.splits))}.difference(p.together), Violation(text, 1.0)
 
 
-def _late(p: Predictions, profiles: Sequence[Profile], request: Request) -> PlacedViolations:
+def _late(p: Predictions, profiles: Sequence[Profile], request: Request) -> _PlacedViolations:
     """As `Request.p99_chance` has it."""
     for job, profile in enumerate(profiles):
         if (most_ms := request.longest_p99_ms(profile)) is None:
@@ -339,7 +338,7 @@ def _late_alone(profile: Profile, share_percent: float, request: Request) -> Ite
 
 def _exceeds_power(
     p: Predictions, profiles: Sequence[Profile], request: Request
-) -> PlacedViolations:
+) -> _PlacedViolations:
     if request.max_power_w is None:
         return
     hottest = max(profiles, key=lambda profile: profile.whole_gpu_power_w)
@@ -366,7 +365,7 @@ def _over_power(who: str, power_w: float, request: Request) -> Iterator[Violatio
 
 def _exceeds_memory(
     p: Predictions, profiles: Sequence[Profile], request: Request
-) -> PlacedViolations:
+) -> _PlacedViolations:
     needs_mib = [profile.memory_used_mib for profile in profiles]
     for seats, places in grouped(p.together, lambda n: p.splits[n].each_gpu).items():
         each = (MemoryFit(tuple(needs_mib[n] for n in on), request.memory_mib) for on in seats)
@@ -382,14 +381,18 @@ def _exceeds_memory(
             yield places, Violation(text, memory.needed_mib / memory.most_mib - 1)
 
 
-def _lacks_cores(p: Predictions, profiles: Sequence[Profile], request: Request) -> PlacedViolations:
+def _lacks_cores(
+    p: Predictions, profiles: Sequence[Profile], request: Request
+) -> _PlacedViolations:
     most = request.host_cores
     if most is not None and (wanted := cores_wanted(profiles)) and wanted > most:
         text = f"{wanted:.1f} host cores are wanted, {most:g} are there"
         yield p.together, Violation(text, wanted / most - 1)
 
 
-def _shares_fate(p: Predictions, profiles: Sequence[Profile], request: Request) -> PlacedViolations:
+def _shares_fate(
+    p: Predictions, profiles: Sequence[Profile], request: Request
+) -> _PlacedViolations:
     if request.isolate:
         text = (
             "fault isolation between jobs was not tested on AMD"
@@ -400,7 +403,7 @@ def _shares_fate(p: Predictions, profiles: Sequence[Profile], request: Request) 
         yield places, Violation(text, 1.0)
 
 
-RULES: Mapping[str, Callable[[Predictions, Sequence[Profile], Request], PlacedViolations]] = {
+RULES: Mapping[str, Callable[[Predictions, Sequence[Profile], Request], _PlacedViolations]] = {
     "speed": _below_min_speed,
     "requests": _off,
     "tail": _late,

@@ -188,7 +188,7 @@ def inline_job(name: str, command: Sequence[str], progress: ProgressSettings) ->
     return Job(name=name, command=tuple(command), progress=progress)
 
 
-SCRIPTS = (".py", ".sh")
+_SCRIPTS = (".py", ".sh")
 
 AUTO = "auto"
 """In the place of a name: the job is named after what it runs, by `watched_job`."""
@@ -220,7 +220,7 @@ def watched_job(
 
 def _mark(command: Sequence[str], workdir: Path | None, image: str = "") -> tuple[int, str]:
     """Place of the script, module or program in a command, and the hash that tells jobs apart."""
-    scripts = [n for n, word in enumerate(command) if word.endswith(SCRIPTS)]
+    scripts = [n for n, word in enumerate(command) if word.endswith(_SCRIPTS)]
     programs = [n for n, w in enumerate(command) if not w.startswith("-") and not _is_python(w)]
     place = next(iter((*scripts, *programs)), 0)
     parts = [Path(word).name for word in command[: place + 1]]

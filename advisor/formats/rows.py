@@ -260,7 +260,21 @@ def _value(name: str, target: type, value: Any) -> Any:
         raise InputError(f"{name} is {value!r}, not {expected}") from error
     if target is float and math.isnan(converted):  # "nan" as text
         return None
-    _check_range(name, converted)
+    if isinstance(converted, float) and not math.isfinite(converted):
+        raise InputError(f"{name} is {converted}", fix="leave it empty where there is no reading")
+    if isinstance(converted, int | float) and converted < 0 and not name.endswith(SIGNED):
+        raise InputError(f"{name} is {converted}, below 0")
+    if isinstance(converted, int) and converted > LARGEST_INTEGER:
+        raise InputError(f"{name} is {converted}, above {LARGEST_INTEGER}")
+    if name == "results" and converted not in get_args(Verdict):
+        raise InputError(f"{name} is {converted!r}", fix=f"one of {', '.join(get_args(Verdict))}")
+    if name == "share_percent" and not 0 < converted <= 100:
+        raise InputError(f"{name} is {converted}", fix="give a share above 0 and at most 100")
+    if name == "started_at" and not is_utc(str(converted)):
+        raise InputError(
+            f"started_at is {converted!r}, not a moment in UTC",
+            fix="write it as 2026-01-31T12:00:00+00:00",
+        )
     return converted
 
 
@@ -300,24 +314,6 @@ _TYPES: dict[type, tuple[Callable[[Any], Any], str]] = {
     bool: (lambda value: _TRUTHS[str(value).lower()], "true or false"),
     tuple: (_flags, 'a list of words or words joined by ";"'),
 }
-
-
-def _check_range(name: str, value: Any) -> None:
-    if isinstance(value, float) and not math.isfinite(value):
-        raise InputError(f"{name} is {value}", fix="leave it empty where there is no reading")
-    if isinstance(value, int | float) and value < 0 and not name.endswith(SIGNED):
-        raise InputError(f"{name} is {value}, below 0")
-    if isinstance(value, int) and value > LARGEST_INTEGER:
-        raise InputError(f"{name} is {value}, above {LARGEST_INTEGER}")
-    if name == "results" and value not in get_args(Verdict):
-        raise InputError(f"{name} is {value!r}", fix=f"one of {', '.join(get_args(Verdict))}")
-    if name == "share_percent" and not 0 < value <= 100:
-        raise InputError(f"{name} is {value}", fix="give a share above 0 and at most 100")
-    if name == "started_at" and not is_utc(str(value)):
-        raise InputError(
-            f"started_at is {value!r}, not a moment in UTC",
-            fix="write it as 2026-01-31T12:00:00+00:00",
-        )
 
 
 SIGNED = ("_c", "energy_saved", "energy_saved_to_end")

@@ -585,7 +585,7 @@ def _line(observation: Observation) -> bytes:
     return json.dumps(to_row(observation)).encode() + b"\n"
 
 
-DAY_S = 86_400.0
+_DAY_S = 86_400.0
 
 _Reason = Literal["age", "size"]
 
@@ -641,7 +641,7 @@ def beyond(ended: Iterable[EndedLaunch], bounds: Retention, now_s: float) -> lis
     launches: list[EndedLaunch] = []
     taken_bytes = 0
     for launch in sorted(ended, key=lambda launch: (launch.ended_s, launch.launch_id))[::-1]:
-        if now_s - launch.ended_s > bounds.launch_days * DAY_S:
+        if now_s - launch.ended_s > bounds.launch_days * _DAY_S:
             launches.append(replace(launch, reason="age"))
             continue
         taken_bytes += launch.size_bytes
@@ -685,7 +685,41 @@ class HistoryKeeper:
             return False
         # One that was not looked at for a while has no points of that time.
         missed = int((passed_s - done) / self.history.step_s) - 1
-        history = _with_step(self.history, self._open, min(missed, MOST_POINTS))
+        gap = (None,) * min(missed, MOST_POINTS)
+        before = len(self.history.power_w)
+        jobs = dict(enumerate(self.history.jobs))
+        for n, job in enumerate(self._open[-1].jobs):
+            earlier = jobs.get(n) or JobHistory(
+                job=job.job, speeds=(None,) * before, p99_ms=(None,) * before
+            )
+            of = [status.jobs[n] for status in self._open if n < len(status.jobs)]
+            jobs[n] = replace(
+                earlier,
+                speeds=(
+                    *earlier.speeds,
+                    *gap,
+                    mean_of_readings([status.relative_speed for status in of]),
+                ),
+                p99_ms=(
+                    *earlier.p99_ms,
+                    *gap,
+                    mean_of_readings([status.latency_p99_ms for status in of]),
+                ),
+            )
+        history = replace(
+            self.history,
+            power_w=(
+                *self.history.power_w,
+                *gap,
+                mean_of_readings([status.power_w for status in self._open]),
+            ),
+            energy_saved=(
+                *self.history.energy_saved,
+                *gap,
+                mean_of_readings([status.energy_saved for status in self._open]),
+            ),
+            jobs=tuple(jobs.values()),
+        )
         self.history, self._open = history.thinned(MOST_POINTS), []
         return True
 
@@ -701,40 +735,6 @@ def read_history(folder: LaunchFolder) -> History | None:
     with suppress(OSError, InputError):
         return read(History, read_ours(folder.path / "history.json", _MOST_BYTES))
     return None
-
-
-def _with_step(history: History, statuses: Sequence[LaunchStatus], missed: int) -> History:
-    gap = (None,) * missed
-    before = len(history.power_w)
-    jobs = dict(enumerate(history.jobs))
-    for n, job in enumerate(statuses[-1].jobs):
-        earlier = jobs.get(n) or JobHistory(
-            job=job.job, speeds=(None,) * before, p99_ms=(None,) * before
-        )
-        of = [status.jobs[n] for status in statuses if n < len(status.jobs)]
-        jobs[n] = replace(
-            earlier,
-            speeds=(
-                *earlier.speeds,
-                *gap,
-                mean_of_readings([status.relative_speed for status in of]),
-            ),
-            p99_ms=(
-                *earlier.p99_ms,
-                *gap,
-                mean_of_readings([status.latency_p99_ms for status in of]),
-            ),
-        )
-    return replace(
-        history,
-        power_w=(*history.power_w, *gap, mean_of_readings([status.power_w for status in statuses])),
-        energy_saved=(
-            *history.energy_saved,
-            *gap,
-            mean_of_readings([status.energy_saved for status in statuses]),
-        ),
-        jobs=tuple(jobs.values()),
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,11 +11,13 @@ it.
 """
 
 import ctypes
+import json
 import os
 import select
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -24,11 +26,12 @@ from pathlib import Path
 
 from advisor.core.gpu import Gpu
 from advisor.errors import PartitionError, SurvivorsError
+from advisor.files import writing_private
 from advisor.launch.folder import LaunchFolder
 from advisor.launch.spec import SILENT_S, LaunchStatus
 from advisor.runtime.backend import Backend, Control, MpsBackend, UncappedBackend, daemon_pid
 from advisor.runtime.job_process import end_marked, helper_children
-from advisor.settings import python
+from advisor.settings import SECRETS, Settings, python
 
 LAUNCH_MARK = "ADVISOR_LAUNCH"
 """Every job of a launch carries the folder of its launch in this variable, so that it is found."""
@@ -195,8 +198,45 @@ def _continue(supervisor: int) -> bool:
 if __name__ == "__main__":
     main(*sys.argv[1:])
 
-STOP_S = 30.0
-"""How long a supervisor may take from the request to the end, where it is not heard of."""
+LOG = "supervisor.log"
+
+
+def spawn_supervisor(
+    folder: LaunchFolder, settings: Settings, program: str
+) -> subprocess.Popen[bytes]:
+    """Start the supervisor for a folder, in a session of its own; returns at once.
+
+    A second one for the same folder ends without doing anything.
+
+    Args:
+        folder: Of the launch.
+        settings: Handed on, secrets by a pipe.
+        program: The module that supervises; it knows drivers and stores, which launches do not.
+
+    Raises:
+        OSError: it cannot be started.
+    """
+    with writing_private(folder.path / LOG, "ab") as log:
+        process = subprocess.Popen(
+            # -P: the current folder may have a module of any name.
+            [python(), "-P", "-m", program, str(folder.path)],
+            env={k: v for k, v in settings.environment.items() if k not in SECRETS},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=log,
+            start_new_session=True,
+        )
+    assert process.stdin is not None
+    # What is in the environment stays to be read for as long as the process lives.
+    with suppress(BrokenPipeError), process.stdin:
+        process.stdin.write(json.dumps(settings.secrets()).encode())
+    # Where the caller lives longer, nothing stays in the table of processes.
+    threading.Thread(target=process.wait, daemon=True).start()
+    return process
+
+
+# How long a supervisor may take from the request to the end, where it is not heard of.
+_STOP_S = 30.0
 
 
 class Stopping:
@@ -217,7 +257,7 @@ class Stopping:
         now_s = time.monotonic()
         if status.updated_at != self._written_at:
             self._written_at, self._written_s = status.updated_at, now_s
-        if status.over or now_s - self._since_s < STOP_S or now_s - self._written_s < SILENT_S:
+        if status.over or now_s - self._since_s < _STOP_S or now_s - self._written_s < SILENT_S:
             return None
         pid = end_supervisor(self._folder, status.supervisor_pid)
         return (

@@ -46,9 +46,9 @@ from advisor.launch.spec import (
 )
 from advisor.runtime.processes import beating
 
-FASTEST = 1.3
-"""A rate may be above that of the profile by the noise of both: launch-bound jobs moved by 18 %
-between runs. A job that is bound by SMs and got all instead of 70 % of them is faster than this."""
+# A rate may be above that of the profile by the noise of both: launch-bound jobs moved by 18 %
+# between runs. A job that is bound by SMs and got all instead of 70 % of them is faster than this.
+_FASTEST = 1.3
 
 
 def observe(
@@ -219,7 +219,7 @@ def _pace_flags(rates: Iterable[tuple[float | None, float | None]]) -> Iterator[
     Of each job its rate and that of the profile; None: not known.
     """
     paces = [rate / alone for rate, alone in rates if rate is not None and alone]
-    if any(pace > FASTEST for pace in paces):
+    if any(pace > _FASTEST for pace in paces):
         yield TOO_FAST
     # Even one of seven jobs is faster: it is not bound by the GPU, or counts something else.
     if any(pace < 0.05 for pace in paces):
@@ -245,7 +245,7 @@ def pace_news(monitor: SetMonitor) -> Iterator[tuple[str, str]]:
         # One that waits for its host makes the same progress at any share, and more than its
         # profile says on a faster host (1.3 to 1.5 times, docs/measurements/pairs.md): its
         # speed does not tell whether it has a limit.
-        tells = whole is not None and alone is not None and whole > FASTEST * alone
+        tells = whole is not None and alone is not None and whole > _FASTEST * alone
         job_monitor.too_fast = tells and TOO_FAST in _pace_flags([(rate, alone)])
         if job_monitor.too_fast and rate and alone:
             yield (

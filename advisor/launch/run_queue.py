@@ -22,9 +22,9 @@ from advisor.formats.wire import read, write
 from advisor.launch.folder import LaunchFolder, joins, list_folders
 from advisor.launch.spec import GOING, JobOutcome, JobStatus, LaunchPart, LaunchStatus, split_of
 
-Came = Literal["finished", "failed", "lost", "ended"]
-"""`lost`: ended through no fault of its own, such as by one of another on the MPS server; it begins
-once more, alone. `ended`: a server, with the last batch job."""
+# `lost`: ended through no fault of its own, such as by one of another on the MPS server; it begins
+# once more, alone. `ended`: a server, with the last batch job.
+_Came = Literal["finished", "failed", "lost", "ended"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +41,7 @@ class EndedJob:
 
     job: str
     launch_id: str
-    came: Came
+    came: _Came
     code: str | None = None
     error: str | None = None
     steps: float = 0.0
@@ -74,7 +74,7 @@ class QueueRecord:
     unwatched_s: float = 0.0
     due: Mapping[str, tuple[float, float]] = field(default_factory=dict[str, tuple[float, float]])
 
-    def count(self, job: str, *came: Came) -> int:
+    def count(self, job: str, *came: _Came) -> int:
         """How many jobs of that name came to one of these ends."""
         return sum(ended.job == job and ended.came in came for ended in self.ended)
 
@@ -322,7 +322,7 @@ def _ended(record: QueueRecord, view: LaunchView, counts: Mapping[str, int]) -> 
 
 def _came(
     job: LaunchedJob, record: QueueRecord, view: LaunchView, counts: Mapping[str, int]
-) -> Came | None:
+) -> _Came | None:
     """What came of a job; None: it was stopped, and waits again."""
     outcome, name = job.status.outcome, job.status.job
     if outcome == "finished":

@@ -47,7 +47,18 @@ from advisor.launch.folder import (
 from advisor.launch.guard import LAUNCH_MARK, ProcessGuard
 from advisor.launch.meter import CardMeter, LaunchMeter, timed
 from advisor.launch.observe import Keeper, forecast_news, pace_news, shown, unsaid
-from advisor.launch.set_monitor import Renew, SetMonitor
+from advisor.launch.set_monitor import (
+    Renew,
+    SetMonitor,
+    StopRequestedError,
+    check_client,
+    check_memory,
+    check_set_memory,
+    check_workdir,
+    end_jobs,
+    prove_set,
+    start_set,
+)
 from advisor.launch.spec import (
     SILENT_S,
     JobStatus,
@@ -59,16 +70,6 @@ from advisor.launch.spec import (
     State,
     as_alone,
     with_part,
-)
-from advisor.launch.start import (
-    StopRequestedError,
-    check_client,
-    check_memory,
-    check_set_memory,
-    check_workdir,
-    end_jobs,
-    prove_set,
-    start_set,
 )
 from advisor.runtime.backend import Backend, Proof
 from advisor.runtime.job_process import adopting_orphans
@@ -298,7 +299,7 @@ class Newcomers:
             self._warn(f"the answer to {said.job}, which asked to join: {error.strerror}")
 
 
-LOOK_S = 0.25
+_LOOK_S = 0.25
 
 # How long jobs that start again at another split may take to end by themselves, s.
 _CHECKPOINT_S = 60.0
@@ -497,12 +498,12 @@ class _SetRun:
             if self._is_stopping():
                 raise StopRequestedError
             beat()
-            time.sleep(LOOK_S)
+            time.sleep(_LOOK_S)
             (counted, drawn), now = timed(
                 lambda: (job_monitor.count(time.monotonic), meter.read()), time.monotonic
             )
             job_monitor.look(now, counted, None)
-            stretch.add(now, LOOK_S, meter.add(drawn, now))
+            stretch.add(now, _LOOK_S, meter.add(drawn, now))
         job.hold(10.0)  # a job that does not look at its gate for so long has no rate either
         return stretch.rates()[0], stretch.power_w()
 
@@ -542,7 +543,7 @@ class _SetRun:
             self._show(monitor, "running")
             while (outcome := self._ending(monitor, coming=newcomers.coming is not None)) is None:
                 beat()
-                time.sleep(LOOK_S)
+                time.sleep(_LOOK_S)
                 monitor.look()
                 if self._spec.try_s is None and (newcomers.coming or not monitor.over):
                     newcomers.look()
@@ -605,7 +606,7 @@ class _SetRun:
         )
         while (late := [job for job in waiting if not job.over]) and time.monotonic() < until_s:
             beat()
-            time.sleep(LOOK_S)
+            time.sleep(_LOOK_S)
         self._writer.warn(
             *(
                 f"{job.job.name} did not end within {_CHECKPOINT_S:g} s and was ended: what it did "

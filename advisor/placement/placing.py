@@ -55,16 +55,17 @@ from advisor.decide.limits import (
     weights_of,
 )
 from advisor.errors import InputError, NoSplitError
-from advisor.predict.predictions import (
+from advisor.predict.profiles import (
     ExpectedPair,
+    Floats,
     PairPredictor,
     Prediction,
     Predictions,
+    Profile,
     are_mirrored,
     is_within,
     possible_speeds,
 )
-from advisor.predict.profiles import Floats, Profile
 from advisor.predict.sets import (
     P99_ENDS,
     TAILS,
@@ -462,11 +463,11 @@ def _with_empty_seat(values: Floats) -> Floats:
 # expected below (tests/integration/test_place_command.py).
 _OF_UNEVEN, _OF_EVEN = 0.82, 0.99
 
-AT_ONCE = 20
-"""Pairs that a model is asked of: with more of them its trees are no longer in the caches."""
+# Pairs that a model is asked of: with more of them its trees are no longer in the caches.
+_AT_ONCE = 20
 
-ROUNDING = 1e-9
-"""Of a cost: by so little a model may say less of a pair alone than among others."""
+# Of a cost: by so little a model may say less of a pair alone than among others.
+_ROUNDING = 1e-9
 
 
 class _Pairs:
@@ -492,7 +493,7 @@ class _Pairs:
         self._apart_costs = placing.per_card + placing.per_w * alone_w
         alone = [not pool.limits.violations_alone(profile) for profile in self._profiles]
         self._may_be_alone: Bools = np.array(alone, dtype=bool)
-        self._least_gain = (1 + pool.limits.policy.min_gain) * (1 - ROUNDING)
+        self._least_gain = (1 + pool.limits.policy.min_gain) * (1 - _ROUNDING)
         self.costs = _least_costs(placing, many, self._profiles)
         self.roughly: Bools = np.triu(np.ones_like(self.costs, dtype=bool))
         self.unasked: Bools = self.roughly & (self._model is not None)
@@ -511,12 +512,12 @@ class _Pairs:
         """Say of some what they cost at least by what the model expects; shape (pairs, 2)."""
         if not (model := self._model):
             return
-        for start in range(0, len(pairs), AT_ONCE):
-            some: list[list[int]] = pairs[start : start + AT_ONCE].tolist()
+        for start in range(0, len(pairs), _AT_ONCE):
+            some: list[list[int]] = pairs[start : start + _AT_ONCE].tolist()
             queries = [((self._profiles[a], self._profiles[b]), self.splits(a, b)) for a, b in some]
             for (a, b), expected in zip(some, model.expected(queries), strict=True):
                 least = min([self._least(a, b, expected), *self._least_below_normal(a, b)])
-                self.costs[a, b] = least * (1 - ROUNDING)
+                self.costs[a, b] = least * (1 - _ROUNDING)
                 self.roughly[a, b] = False
 
     def below_normal(self, a: int, b: int) -> Predictions | None:
@@ -543,7 +544,7 @@ class _Pairs:
 
     def _least(self, a: int, b: int, expected: ExpectedPair) -> float:
         speeds = np.minimum(expected.speeds, self._most[[a, b], None])
-        kept = (speeds >= self._floors[[a, b], None] * (1 - ROUNDING)).all(axis=0)
+        kept = (speeds >= self._floors[[a, b], None] * (1 - _ROUNDING)).all(axis=0)
         kept &= self.gains((a, b), speeds, expected.power_w)
         points = zip(speeds.T[kept].tolist(), expected.power_w[kept].tolist(), strict=True)
         kinds = self._there[a], self._there[b]

@@ -25,8 +25,8 @@ from advisor.predict.sets import FULLER, SPEED_ERRORS
 # The low end of a speed, for each 1, is no higher than this.
 _BEST_LOW = max(low for low, _ in SPEED_ERRORS.values())
 
-CHUNK = 1024
-"""Sets looked at together."""
+# Sets looked at together.
+_CHUNK = 1024
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -107,8 +107,8 @@ class SetBound:
             of_size = np.flatnonzero(sets.size == size)
             least = max(0, ADVISED_JOBS - size)
             joined = joining[:, least : MOST_JOBS - size + 1].max(axis=1)
-            for start in range(0, len(of_size), CHUNK):
-                some = of_size[start : start + CHUNK]
+            for start in range(0, len(of_size), _CHUNK):
+                some = of_size[start : start + _CHUNK]
                 most[some] = self._with(sets.only(some), priced, joined)
         return most
 
@@ -174,8 +174,8 @@ class SetBound:
         return _Priced(prices, np.array(values), np.array(speeds))
 
 
-PAIRS = 30
-"""That the model of pairs is asked of at most, where sets are not looked at closely."""
+# That the model of pairs is asked of at most, where sets are not looked at closely.
+_PAIRS = 30
 
 # The best that have a kind of job, so that every job is offered some.
 _OF_A_KIND = 2
@@ -303,10 +303,10 @@ class SetSearch:
     def _pairs(self, least: float, most: float) -> tuple[list[PlacedSet], float]:
         """Some that gain, and closely all that gain more than the most; and what others could."""
         two = self._answers.two
-        number, above = (len(two.costs) ** 2, most) if self._closely else (PAIRS, least)
+        number, above = (len(two.costs) ** 2, most) if self._closely else (_PAIRS, least)
         some, _ = self._gaining(two.unasked & two.roughly, above, number)
         two.look_at(some)
-        some, beyond = self._gaining(two.unasked & ~two.roughly, least, PAIRS)
+        some, beyond = self._gaining(two.unasked & ~two.roughly, least, _PAIRS)
         _, unknown = self._gaining(two.unasked & two.roughly, least, 0)
         placed = [pair for a, b in some.tolist() if (pair := self._answers.pair(a, b))]
         return placed, max(beyond, unknown)

@@ -47,8 +47,8 @@ from advisor.placement.placing import Bools, PlacedSet, Placing, SetAnswers
 from advisor.placement.search import SetSearch
 from advisor.predict.profiles import Floats
 
-NEAR = 0.005
-"""Of the cost, the bound is near enough, and whole cards are to the parts of cards."""
+# Of the cost, the bound is near enough, and whole cards are to the parts of cards.
+_NEAR = 0.005
 
 # Of the time, after which no sets are looked for; half of it, and bounds are looked at closely.
 _SEARCH_PART = 0.75
@@ -56,11 +56,11 @@ _SEARCH_PART = 0.75
 # Of the time, that a turn takes at most which looks closely; the first one asks of pairs, too.
 _TURN_PART = 0.16
 
-SEATING_S = 0.3
-"""Of the time, for jobs that wait still."""
+# Of the time, for jobs that wait still.
+_SEATING_S = 0.3
 
-LEAST_GAIN = 1e-4
-"""Of the dearest job alone; what gains less is nothing."""
+# Of the dearest job alone; what gains less is nothing.
+_LEAST_GAIN = 1e-4
 
 # How often a program is solved anew after sets were refused.
 _MOST_SETTLED = 8
@@ -71,8 +71,8 @@ _MAKESPANS = (1.0, 0.95, 0.9, 0.85, 0.8, 0.75, 0.7, 0.65, 0.6)
 # Relative difference of two times that is none.
 _SAME = 1e-9
 
-LEAST_S = 0.1
-"""What an integer program gets when the time is up; HiGHS takes 0 for an error."""
+# What an integer program gets when the time is up; HiGHS takes 0 for an error.
+_LEAST_S = 0.1
 
 APART, FIRST_COME = "one after the other", "first come, 50/50"
 """Names of the simpler schedules."""
@@ -173,10 +173,10 @@ def _placed_running(placing: Placing, time_limit_s: float) -> Plan:
         bound = max(bound, closer)
     if placing.aim == FEWEST_CARDS:
         # Cards come whole, and a job that waits costs a whole number of them.
-        bound = math.ceil(bound - ROUNDING)
+        bound = math.ceil(bound - _ROUNDING)
 
     def left_s() -> float:
-        return time_limit_s - SEATING_S - (time.monotonic() - started)
+        return time_limit_s - _SEATING_S - (time.monotonic() - started)
 
     cards = steps[-1] if placing.at_once else _finished(master, steps, left_s())
     used = _settled(master, answers, cards, left_s)
@@ -185,7 +185,7 @@ def _placed_running(placing: Placing, time_limit_s: float) -> Plan:
         steps = _dived(answers, master, started, time_limit_s)
         used = _settled(master, answers, steps[-1], left_s)
     if not placing.at_once:
-        _seat_waiting(answers, used, master.waiting_costs, started + time_limit_s + SEATING_S)
+        _seat_waiting(answers, used, master.waiting_costs, started + time_limit_s + _SEATING_S)
     return _plan(placing, used, master.waiting_costs, bound, timed_out=timed_out)
 
 
@@ -207,7 +207,7 @@ def _settled(
         if not master.settle(cards, of):
             break
         master.keep(cards)
-        counts = master.whole(max(left_s(), LEAST_S), NEAR, cards)
+        counts = master.whole(max(left_s(), _LEAST_S), _NEAR, cards)
         cards = cards if counts is None else counts
     master.settle(cards, of)
     return Counter({placed: int(n) for placed, n in zip(master.sets, cards, strict=False) if n > 0})
@@ -333,18 +333,18 @@ def _plan(
     )
 
 
-AT_ONCE = (4, 2, 1)
-"""Sets that are kept before others are looked for, those that have half of a card and the first:
-fewer while there is time and cards are far from their parts."""
+# Sets that are kept before others are looked for, those that have half of a card and the first:
+# fewer while there is time and cards are far from their parts.
+_AT_ONCE = (4, 2, 1)
 
 LOOKS, LOOK_WORTHWHILE = 2, 2e-4
 """How often sets are looked for at most, and the part of the cost that another time must save."""
 
-ROUNDING = 1e-6
-"""Rounding tolerance of the linear program, GPUs."""
+# Rounding tolerance of the linear program, GPUs.
+_ROUNDING = 1e-6
 
-LAST_S = 0.5
-"""Seconds of the time limit that are kept for the integer program."""
+# Seconds of the time limit that are kept for the integer program.
+_LAST_S = 0.5
 
 # Cost of a job that has no seat, for each 1 of the dearest alone: servers go first, also before
 # the up to seven jobs of a card that take the place of one.
@@ -585,13 +585,13 @@ def _search_rounds(
         closely |= cost > (1 - 5e-4) * before or part > _SEARCH_PART / 2
         if closely and placing.at_once:
             break
-        enough = NEAR / 2 * cost / sum(pool.gpus for pool in placing.pools)
+        enough = _NEAR / 2 * cost / sum(pool.gpus for pool in placing.pools)
         searches = _searches(answers, duals, closely=closely)
         sets, most_gain = zip(*(search.all(least, enough) for search in searches), strict=True)
         if not placing.at_once:
-            bound = max(bound, LEAST_GAIN * cost, _bound(placing, duals, np.array(most_gain)))
+            bound = max(bound, _LEAST_GAIN * cost, _bound(placing, duals, np.array(most_gain)))
         new = master.add(placed for of_pool in sets for placed in of_pool)
-        if bound >= (1 - NEAR) * cost or (closely and not new):
+        if bound >= (1 - _NEAR) * cost or (closely and not new):
             return bound, False
         takes = min(_part(started, time_limit_s) - part, _TURN_PART)
     return bound, not placing.at_once
@@ -660,12 +660,12 @@ def _dived(
 
     least = _least(master)
     (cost, _), best, steps = master.solve(), None, list[Floats]()
-    for number in AT_ONCE[:1] if master.placing.at_once else AT_ONCE:
+    for number in _AT_ONCE[:1] if master.placing.at_once else _AT_ONCE:
         before_s = left_s()
         tried = _dive(master, look, left_s, number)
         if best is None or master.cost(tried[-1]) < master.cost(best):
             best, steps = tried[-1], tried
-        if master.cost(best) <= (1 + NEAR) * cost or before_s - left_s() > left_s() - LAST_S:
+        if master.cost(best) <= (1 + _NEAR) * cost or before_s - left_s() > left_s() - _LAST_S:
             break
     for of_pool in answers:
         of_pool.leave(master.placing.counts)
@@ -674,7 +674,7 @@ def _dived(
 
 def _least(master: _Master) -> float:
     """What a set gains at least that is worth a column."""
-    return LEAST_GAIN * _dearest(master.sets)
+    return _LEAST_GAIN * _dearest(master.sets)
 
 
 def _dearest(sets: Iterable[PlacedSet]) -> float:
@@ -693,7 +693,7 @@ def _finished(master: _Master, steps: list[Floats], left_s: float) -> Floats:
     master.keep(next(some for some in kept if best.sum() - some.sum() <= 30))
     if left_s <= 0:
         return best
-    counts = master.whole(left_s, NEAR, best)
+    counts = master.whole(left_s, _NEAR, best)
     return best if counts is None else min((counts, best), key=master.cost)
 
 
@@ -702,33 +702,27 @@ def _dive(
 ) -> list[Floats]:
     master.keep(np.zeros(0))
     master.solve()
-    steps = [np.floor(master.cards() + ROUNDING)]
+    steps = [np.floor(master.cards() + _ROUNDING)]
     while (left := master.left(steps[-1])).any():
         kept = steps[-1]
         # Without a look the last cards fit badly; so each takes one a little longer.
-        looks = (left_s() > -LAST_S) + (LOOKS - 1) * (left_s() > 3 * LAST_S)
-        _look_for_the_rest(master, kept, look, left, looks)
+        looks = (left_s() > -_LAST_S) + (LOOKS - 1) * (left_s() > 3 * _LAST_S)
+        # Other sets are looked for as long as that saves much.
+        before = np.inf
+        for _ in range(looks):
+            master.keep(kept)
+            cost, duals = master.solve()
+            if cost > (1 - LOOK_WORTHWHILE) * before:
+                break
+            before = cost
+            look(duals, left)
+        master.keep(kept)
+        master.solve()
         more = _more(master, kept, most)
         if not more.any():
             break
         steps.append(np.append(kept, np.zeros(len(more) - len(kept))) + more)
     return steps
-
-
-def _look_for_the_rest(
-    master: _Master, kept: Floats, look: Callable[[Floats, Floats], None], left: Floats, most: int
-) -> None:
-    """So many times at most, while that saves much."""
-    before = np.inf
-    for _ in range(most):
-        master.keep(kept)
-        cost, duals = master.solve()
-        if cost > (1 - LOOK_WORTHWHILE) * before:
-            break
-        before = cost
-        look(duals, left)
-    master.keep(kept)
-    master.solve()
 
 
 def _more(master: _Master, kept: Floats, most: int) -> Floats:
@@ -738,9 +732,9 @@ def _more(master: _Master, kept: Floats, most: int) -> Floats:
     part, more, left = cards - kept, np.zeros_like(kept), master.left(kept)
     pools, free = [placed.pool for placed in master.sets], master.free(kept)
     for row in np.argsort(-part, kind="stable")[:most].tolist():
-        if part[row] < (0.5 if more.any() else ROUNDING):
+        if part[row] < (0.5 if more.any() else _ROUNDING):
             break
-        cards_of = max(1.0, np.floor(part[row] + ROUNDING))
+        cards_of = max(1.0, np.floor(part[row] + _ROUNDING))
         if (cards_of * master.seats[row] <= left).all() and cards_of <= free[pools[row]]:
             more[row], left = cards_of, left - cards_of * master.seats[row]
             free[pools[row]] -= cards_of
@@ -822,7 +816,7 @@ def _matching(
         times_s = np.array([placed.time_s for placed in master.sets])
         costs = np.array([placed.cost for placed in master.sets]) - saved * times_s
         master.limit(costs, _takes(times_s, *within) if within else np.zeros(len(times_s)))
-        cards = master.whole(max(ends - time.monotonic(), LEAST_S), _GAP)
+        cards = master.whole(max(ends - time.monotonic(), _LEAST_S), _GAP)
         if cards is None:
             return None
         if not master.settle(cards, pairs.decided):

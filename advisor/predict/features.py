@@ -52,7 +52,7 @@ def crowded(sm: Floats, dram: Floats, corner: float | Floats = CORNER) -> Floats
 
 
 FIXED, EXPONENT = 0.35, 0.25
-"""Of the form that `advisor.predict.power_limit` explains."""
+"""Of the form that `advisor.predict.corrections` explains."""
 
 # Of the highest: the lowest that a bundled window at the limit had is 0.68.
 _LEAST_CLOCK = 0.5
@@ -186,25 +186,6 @@ def physical_power_w(sides: Sequence[Side]) -> Floats:
     return np.minimum(demanded_power_w(sides), power_limit_w(sides))
 
 
-def _bandwidth_factor(sides: Sequence[Side]) -> Floats:
-    """Part of the memory bandwidth that all want together which there is, at most 1; (n,)."""
-    demand = _summed(sides, "dram_active_percent")
-    return np.minimum(1.0, FULL_BANDWIDTH_PERCENT / np.maximum(demand, 1.0))
-
-
-def _power_factor(sides: Sequence[Side]) -> Floats:
-    """Part of the speed that the power limit leaves, at most 1; (n,).
-
-    The root of the dynamic power that there is, a prior that stands for what else two jobs take
-    from each other, too: with `speed_left` it is 9.4 points off for 8.8, and trees that
-    correct it are as far off as before, 4.2.
-    """
-    idle = _active_idle_power_w(sides)
-    # Not 1 W: speeds are to be the same where all watts of a card are larger by one factor.
-    dynamic = np.maximum(demanded_power_w(sides) - idle, 1e-3 * full_power_w(sides))
-    return np.sqrt(np.minimum(1.0, (power_limit_w(sides) - idle) / dynamic))
-
-
 def prior_kept(sides: Sequence[Side]) -> Floats:
     """What a job keeps of its rate at the share, by supply of bandwidth and power alone; (n,)."""
     return _supply(tuple(sides))["prior_kept"]
@@ -218,7 +199,14 @@ def beside(sides: Sequence[Side], n: int) -> tuple[Side, ...]:
 @functools.lru_cache(maxsize=16)
 def _supply(sides: tuple[Side, ...]) -> dict[str, Floats]:
     """What the GPU has for all of them."""
-    bandwidth, power = _bandwidth_factor(sides), _power_factor(sides)
+    demand, idle = _summed(sides, "dram_active_percent"), _active_idle_power_w(sides)
+    # Not 1 W: speeds are to be the same where all watts of a card are larger by one factor.
+    dynamic = np.maximum(demanded_power_w(sides) - idle, 1e-3 * full_power_w(sides))
+    bandwidth = np.minimum(1.0, FULL_BANDWIDTH_PERCENT / np.maximum(demand, 1.0))
+    # The root of the dynamic power that there is, a prior that stands for what else two jobs take
+    # from each other, too: with `speed_left` it is 9.4 points off for 8.8, and trees that correct
+    # it are as far off as before, 4.2.
+    power = np.sqrt(np.minimum(1.0, (power_limit_w(sides) - idle) / dynamic))
     return {
         "bandwidth_factor": bandwidth,
         "power_factor": power,

@@ -11,9 +11,9 @@ from typing import Literal
 
 from advisor.core.records import SoloPoint
 
-NOISE = 0.095
-"""Standard error of the mean power over 1 s, for each 1, where GPU busy was not read: 0.1 to 0.2 in
-the median of those in bursts, below 0.09 of all others."""
+# Standard error of the mean power over 1 s, for each 1, where GPU busy was not read: 0.1 to 0.2 in
+# the median of those in bursts, below 0.09 of all others.
+_NOISE = 0.095
 
 
 def computes_in_bursts(point: SoloPoint) -> bool:
@@ -28,7 +28,7 @@ def computes_in_bursts(point: SoloPoint) -> bool:
         return is_whole and point.gpu_busy_percent < 60
     if not point.power_w or point.power_stderr_w is None:
         return False
-    return point.power_stderr_w / point.power_w * math.sqrt(point.window_s) > NOISE
+    return point.power_stderr_w / point.power_w * math.sqrt(point.window_s) > _NOISE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -408,8 +408,8 @@ def _number(path: Path) -> int | None:
         return None
 
 
-MATCH_S = 1.0
-"""Processor time for all lines of a look, 1 MiB at most; what a pattern usually takes is 50 ms."""
+# Processor time for all lines of a look, 1 MiB at most; what a pattern usually takes is 50 ms.
+_MATCH_S = 1.0
 
 
 class _OutputMatches:
@@ -464,14 +464,14 @@ def _in_time(pattern: str) -> Generator[None]:
 
     def late(_number: int, _frame: FrameType | None) -> None:
         raise JobError(
-            f"the pattern {pattern} took more than {MATCH_S:g} s of processor time",
+            f"the pattern {pattern} took more than {_MATCH_S:g} s of processor time",
             why="repeats within repeats, as in (a+)+, and several .* try each way of dividing a "
             "line",
             fix=r"say what stands around the number: 'step (\d+)'",
         )
 
     before = signal.signal(signal.SIGVTALRM, late)
-    signal.setitimer(signal.ITIMER_VIRTUAL, MATCH_S)
+    signal.setitimer(signal.ITIMER_VIRTUAL, _MATCH_S)
     try:
         yield
     finally:

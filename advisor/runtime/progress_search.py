@@ -24,9 +24,8 @@ from statistics import median
 
 from advisor.core.job import START_TIMEOUT_S, Job, ProgressSettings
 from advisor.core.wording import listed
-from advisor.errors import AdvisorError, InputError, JobError
+from advisor.errors import DISTRIBUTION, AdvisorError, InputError, JobError
 from advisor.files import open_plain, read_plain, replace_file, writing_private
-from advisor.installed import DISTRIBUTION
 from advisor.progress import FILE_BYTES, GO, HOLD, WAITING
 from advisor.runtime.counting import OutputLines, number_of, plain
 from advisor.runtime.processes import descendants, loaded_libraries, wait_until
@@ -476,11 +475,11 @@ LOOK_S, ASK_S = 0.1, 1.0
 CERTAIN_S = 6.0
 """Seconds of steady steps after which a look ends."""
 
-GATE_S = 3.0
-"""Time in which a job that honours its gate comes to it: one step."""
+# Time in which a job that honours its gate comes to it: one step.
+_GATE_S = 3.0
 
-PATTERN_S = 60.0
-"""After so long a pattern that matches no line of an output that counts is a wrong one."""
+# After so long a pattern that matches no line of an output that counts is a wrong one.
+_PATTERN_S = 60.0
 
 _COUNTS = "advisor.callbacks"
 
@@ -504,7 +503,7 @@ class CountableJob:
 def patience_s(job: Job) -> float:
     """Seconds to wait for a job that does not count, while its output does."""
     hasty = job.progress.pattern is not None and job.start_timeout_s == START_TIMEOUT_S
-    return PATTERN_S if hasty else job.start_timeout_s
+    return _PATTERN_S if hasty else job.start_timeout_s
 
 
 def counts_otherwise(job: Job, lines: Sequence[str]) -> InputError | None:
@@ -692,7 +691,7 @@ class _Look:
         with open_plain(path, "r+b") as file:
             file.write(struct.pack("<q", HOLD))
             waiting = struct.pack("<q", WAITING)
-            return wait_until(lambda: os.pread(file.fileno(), 8, 8) == waiting, GATE_S)
+            return wait_until(lambda: os.pread(file.fileno(), 8, 8) == waiting, _GATE_S)
 
     def _quoted(self) -> str:
         last = " | ".join(line.strip() for line in self._last_lines)

@@ -24,7 +24,6 @@ from advisor.errors import AdvisorError, JobError, LimitBrokenError, LimitNotPro
 from advisor.files import open_plain, read_end, writing_private
 from advisor.progress import FILE_BYTES, GO, HOLD, QUIT, RUNNING, STARTING, WAITING
 from advisor.runtime.backend import Backend, Granted, Proof
-from advisor.runtime.cgroup import bounds_of, cgroup_prefix
 from advisor.runtime.counting import (
     ReportedOutput,
     open_counter,
@@ -33,7 +32,15 @@ from advisor.runtime.counting import (
     read_latencies,
     read_reported,
 )
-from advisor.runtime.job_process import LEAVE_S, JobProcess, check_none, end_cgroups, end_marked
+from advisor.runtime.job_process import (
+    LEAVE_S,
+    JobProcess,
+    bounds_of,
+    cgroup_prefix,
+    check_none,
+    end_cgroups,
+    end_marked,
+)
 from advisor.runtime.processes import (
     MPS_SERVER,
     ancestors_of,
@@ -525,9 +532,9 @@ def check_program(job: Job, base: Mapping[str, str]) -> None:
         )
 
 
-CONFIRM_S = 1.0
-"""A process that starts or ends may be on one list only for a moment; one that starts on another
-GPU of the host was for up to 0.7 s (H100)."""
+# A process that starts or ends may be on one list only for a moment; one that starts on another GPU
+# of the host was for up to 0.7 s (H100).
+_CONFIRM_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -565,7 +572,7 @@ def check_limits(
     """
     breaches = _breaches(jobs)
     if not all(breach.is_stranger and breach.pid in former for breach in breaches):
-        time.sleep(CONFIRM_S)
+        time.sleep(_CONFIRM_S)
         before = {breach.pid for breach in breaches}
         breaches = [b for b in _breaches(jobs) if b.pid in before and has_memory(b.pid)]
     broken = [breach for breach in breaches if strict or not breach.is_stranger]

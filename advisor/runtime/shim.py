@@ -127,10 +127,14 @@ class _Shim:
     def _obey(self, words: bytes) -> bool:
         """Do what the supervisor says; False when it is gone."""
         if b"t" in words:
+            shim = os.getpid()
+            # Each with its parent; those next to the shim first.
+            pairs = [(child, shim) for child in _children(shim)]
+            for child, _ in pairs:
+                pairs += [(grandchild, child) for grandchild in _children(child)]
             # A number is signalled through a file that pins its process. Those whose parent has
             # ended since are children of the shim.
-            shim = os.getpid()
-            for pid, parent in _below(shim):
+            for pid, parent in pairs:
                 with suppress(OSError), os.fdopen(os.pidfd_open(pid), "rb", buffering=0) as pinned:
                     if pid in _children(parent) or pid in _children(shim):
                         signal.pidfd_send_signal(pinned.fileno(), signal.SIGTERM)
@@ -205,14 +209,6 @@ def _become(order: _Order, output: int, shim: int) -> None:
     os.execvpe(order["command"][0], order["command"], order["environment"])
 
 
-def _below(pid: int) -> list[tuple[int, int]]:
-    """All processes below one, each with its parent; those next to it first."""
-    pairs = [(child, pid) for child in _children(pid)]
-    for child, _ in pairs:
-        pairs += [(grandchild, child) for grandchild in _children(child)]
-    return pairs
-
-
 def _children(pid: int) -> list[int]:
     """Numbers of the children of a process, by all of its threads."""
     if not _KERNEL_LISTS_CHILDREN:
@@ -255,15 +251,6 @@ def _say(line: str) -> None:
         os.write(1, line.encode() + b"\n")
 
 
-def _order() -> _Order:
-    # Nothing follows before the answer, so no command is lost in a buffer.
-    with os.fdopen(0, "rb", closefd=False) as file:
-        line = file.readline()
-    if not line.endswith(b"\n"):
-        sys.exit(0)
-    return json.loads(line)
-
-
 def main() -> None:
     """Hold the job that the standard input names."""
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -273,7 +260,12 @@ def main() -> None:
     # Also where it was stopped it hears that its supervisor is gone.
     libc.prctl(_PR_SET_PDEATHSIG, signal.SIGCONT)
     try:
-        shim = _Shim(_order())
+        # Nothing follows before the answer, so no command is lost in a buffer.
+        with os.fdopen(0, "rb", closefd=False) as file:
+            line = file.readline()
+        if not line.endswith(b"\n"):
+            sys.exit(0)
+        shim = _Shim(json.loads(line))
     except OSError as error:
         _say(f"failed {error}")
         return

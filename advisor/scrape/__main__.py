@@ -24,7 +24,13 @@ from advisor.scrape.page import PageMirror, Reading, parse_selector, read_page
 
 def main(words: list[str]) -> int:
     """Run the command that `words` name; its exit code, or 1 where it cannot be counted."""
-    options = _options(words)
+    parser = argparse.ArgumentParser(prog="python -m advisor.scrape", description=__doc__)
+    parser.add_argument("--url", required=True, help="of the page, on this host")
+    parser.add_argument("--counter", required=True, help='name, or name{label="value"}')
+    parser.add_argument("--histogram", help="of latencies, without _bucket")
+    parser.add_argument("--promised-ms", type=float, help="the p99 that is promised")
+    parser.add_argument("command", nargs="+", help="the server, after --")
+    options = parser.parse_args(words)
     try:
         scraper = Scraper(options.url, options.counter, options.histogram, options.promised_ms)
         if answers(options.url):
@@ -43,7 +49,15 @@ def main(words: list[str]) -> int:
 
     signal.signal(signal.SIGTERM, forward)
     signal.signal(signal.SIGINT, forward)
-    return _watch(server, scraper)
+    while server.poll() is None:
+        now_s, used_s = time.monotonic(), time.process_time()
+        scraper.look(now_s)
+        # A page that is slow to parse takes a fifth of a core at most.
+        pause_s = 4 * (time.process_time() - used_s)
+        with suppress(subprocess.TimeoutExpired):
+            server.wait(max(now_s + 0.25 - time.monotonic(), pause_s))
+    status = server.wait()
+    return status if status >= 0 else 128 - status
 
 
 class Scraper:
@@ -95,30 +109,8 @@ class Scraper:
             _say(f"not counted now: {what}")
 
 
-def _watch(server: subprocess.Popen[bytes], scraper: Scraper) -> int:
-    while server.poll() is None:
-        now_s, used_s = time.monotonic(), time.process_time()
-        scraper.look(now_s)
-        # A page that is slow to parse takes a fifth of a core at most.
-        pause_s = 4 * (time.process_time() - used_s)
-        with suppress(subprocess.TimeoutExpired):
-            server.wait(max(now_s + 0.25 - time.monotonic(), pause_s))
-    status = server.wait()
-    return status if status >= 0 else 128 - status
-
-
 def _say(what: str) -> None:
     print(f"advisor.scrape: {what}", file=sys.stderr, flush=True)
-
-
-def _options(words: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m advisor.scrape", description=__doc__)
-    parser.add_argument("--url", required=True, help="of the page, on this host")
-    parser.add_argument("--counter", required=True, help='name, or name{label="value"}')
-    parser.add_argument("--histogram", help="of latencies, without _bucket")
-    parser.add_argument("--promised-ms", type=float, help="the p99 that is promised")
-    parser.add_argument("command", nargs="+", help="the server, after --")
-    return parser.parse_args(words)
 
 
 if __name__ == "__main__":

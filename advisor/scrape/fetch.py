@@ -16,8 +16,8 @@ from urllib.parse import urlsplit
 
 from advisor.errors import InputError, JobError, SourceError
 
-PATIENCE_S = 0.5
-"""From the connection to the last byte; a page is made in some milliseconds."""
+# From the connection to the last byte; a page is made in some milliseconds.
+_PATIENCE_S = 0.5
 
 LARGEST_BYTES = 4 * 2**20
 
@@ -49,7 +49,7 @@ def answers(url: str) -> bool:
     """Whether a service listens there."""
     host, port, _ = address_of(url)
     try:
-        socket.create_connection((host, port), timeout=PATIENCE_S).close()
+        socket.create_connection((host, port), timeout=_PATIENCE_S).close()
     except OSError:
         return False
     return True
@@ -83,7 +83,7 @@ def fetch(url: str) -> bytes:
 
 def _exchange(url: str) -> bytes:
     """All that comes, headers as well, within the time that one request has."""
-    (host, port, path), ends_s = address_of(url), time.monotonic() + PATIENCE_S
+    (host, port, path), ends_s = address_of(url), time.monotonic() + _PATIENCE_S
     name = f"[{host}]" if ":" in host else host
     request = (
         f"GET {path} HTTP/1.1\r\nHost: {name}:{port}\r\nAccept: text/plain\r\n"
@@ -91,7 +91,7 @@ def _exchange(url: str) -> bytes:
     )
     received = bytearray()
     try:
-        with socket.create_connection((host, port), timeout=PATIENCE_S) as server:
+        with socket.create_connection((host, port), timeout=_PATIENCE_S) as server:
             server.sendall(request.encode())
             while part := server.recv(65536):
                 received += part
@@ -99,7 +99,7 @@ def _exchange(url: str) -> bytes:
                     raise JobError(f"{url} sent more than {LARGEST_BYTES} bytes")
                 server.settimeout(max(ends_s - time.monotonic(), 0.001))
     except TimeoutError as error:
-        raise SourceError(f"{url} took longer than {PATIENCE_S} s") from error
+        raise SourceError(f"{url} took longer than {_PATIENCE_S} s") from error
     except OSError as error:
         raise SourceError(f"no service answers at {url}", why=error.strerror or "") from error
     return bytes(received)

@@ -76,10 +76,10 @@ SAME_ARITHMETIC = 0.10
 # so a point with unread results condemns no other.
 _NO_MEASURE = DOUBTFUL - {UNREAD}
 
-ARITHMETIC = ("tensor_active_percent", "fp32_active_percent", "fp64_active_percent")
+_ARITHMETIC = ("tensor_active_percent", "fp32_active_percent", "fp64_active_percent")
 
-LEAST_ACTIVE_PERCENT = 1.0
-"""A pipe that is busy for less of the time at both points tells nothing."""
+# A pipe that is busy for less of the time at both points tells nothing.
+_LEAST_ACTIVE_PERCENT = 1.0
 
 
 def with_solo_flags(points: Iterable[SoloPoint]) -> list[SoloPoint]:
@@ -177,7 +177,7 @@ def expected_energy_j(
         if other.share_percent > point.share_percent
         and _NO_MEASURE.isdisjoint(other.flags)
         and _clock(other) <= (1 + SAME_CLOCK) * _clock(point)
-        and all(_same_arithmetic(other, point, pipe) for pipe in ARITHMETIC)
+        and all(_same_arithmetic(other, point, pipe) for pipe in _ARITHMETIC)
     }
     steady = (energy_above_j(other, idle) for other in larger if CPU_BOUND not in other.flags)
     every = sorted(e for other in larger if (e := energy_above_j(other, idle)) is not None)
@@ -201,7 +201,7 @@ def _same_arithmetic(point: SoloPoint, other: SoloPoint, pipe: str) -> bool:
     """Whether a pipe was busy for as many cycles per unit of work."""
     active: Sequence[float | None] = (getattr(point, pipe), getattr(other, pipe))
     actives = [percent for percent in active if percent is not None]
-    if len(actives) < 2 or max(actives) < LEAST_ACTIVE_PERCENT or not (point.rate and other.rate):
+    if len(actives) < 2 or max(actives) < _LEAST_ACTIVE_PERCENT or not (point.rate and other.rate):
         return True
     cycles = (actives[0] * _clock(point) / point.rate, actives[1] * _clock(other) / other.rate)
     return max(cycles) <= (1 + SAME_ARITHMETIC) * min(cycles)

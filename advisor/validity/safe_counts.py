@@ -30,8 +30,8 @@ from advisor.core.wording import in_ranges, listed
 from advisor.errors import UnsafeCountError
 from advisor.formats.wire import RecordFolder, read
 
-Counts: TypeAlias = tuple[int, ...]
-"""Units of each job."""
+# Units of each job.
+_Counts: TypeAlias = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,8 +133,8 @@ class Safety:
 
 
 def safe_counts(
-    wanted: Counts, units_total: int, safeties: Sequence[Safety], *, mirrored: bool = False
-) -> Counts | None:
+    wanted: _Counts, units_total: int, safeties: Sequence[Safety], *, mirrored: bool = False
+) -> _Counts | None:
     """The allowed counts of jobs that are nearest to the wanted ones.
 
     Nearest by the sum of all distances; of equally near ones the larger sum, then the more even,
@@ -160,12 +160,12 @@ def safe_counts(
 # The same few splits are asked for with every pair of jobs.
 @functools.lru_cache(maxsize=4096)
 def _nearest(
-    wanted: Counts, units_total: int, allowed: tuple[Counts, ...], mirrored: bool
-) -> Counts | None:
-    def apart(counts: Counts) -> int:
+    wanted: _Counts, units_total: int, allowed: tuple[_Counts, ...], mirrored: bool
+) -> _Counts | None:
+    def apart(counts: _Counts) -> int:
         return sum(map(abs, map(operator.sub, counts, wanted)))
 
-    def order(counts: Counts) -> tuple[int, int, int, Counts]:
+    def order(counts: _Counts) -> tuple[int, int, int, _Counts]:
         gap = max(counts) - min(counts)
         return -sum(counts), gap, _turned(counts, wanted), counts[::-1] if mirrored else counts
 
@@ -175,7 +175,7 @@ def _nearest(
     return min((c for c in fitting if apart(c) == nearest), key=order, default=None)
 
 
-def _near(wanted: Counts, units_total: int, allowed: tuple[Counts, ...]) -> tuple[Counts, ...]:
+def _near(wanted: _Counts, units_total: int, allowed: tuple[_Counts, ...]) -> tuple[_Counts, ...]:
     """Of each job the allowed counts that can be among the nearest: pairs of all are thousands.
 
     Where the wanted counts fit, so do the allowed ones next below them; a count that is farther off
@@ -189,7 +189,7 @@ def _near(wanted: Counts, units_total: int, allowed: tuple[Counts, ...]) -> tupl
     return tuple(tuple(n for n in counts if abs(n - units) <= most) for counts, units in jobs)
 
 
-def _turned(counts: Counts, wanted: Counts) -> int:
+def _turned(counts: _Counts, wanted: _Counts) -> int:
     """Index pairs whose order of shares was inverted by rounding to safe counts."""
     pairs = itertools.combinations(zip(counts, wanted, strict=True), 2)
     return sum(
@@ -274,9 +274,9 @@ def _filled(first: CheckedCounts, other: CheckedCounts) -> CheckedCounts:
 # Operations that are named of those that were wrong.
 _NAMED = 3
 
-LIBRARIES = "GPU libraries compute wrong results (advisor check)"
+_LIBRARIES = "GPU libraries compute wrong results (advisor check)"
 
-ANYWAY = "or ask for it all the same: --allow-unsafe, over HTTP allow_unsafe"
+_ANYWAY = "or ask for it all the same: --allow-unsafe, over HTTP allow_unsafe"
 
 
 def safe_splits(
@@ -337,7 +337,7 @@ def check_split(split: Split, safeties: Sequence[Safety], *, mirrored: bool = Fa
         safety = _with_units(safeties)
         total, vendor = safety.units_total or 0, safety.vendor
         counts = "+".join(str(units_for_share(share, total, vendor)) for share in near.shares)
-        fix = f"take {near} ({counts} {UNIT_NAMES[vendor]}), the nearest safe split, {ANYWAY}"
+        fix = f"take {near} ({counts} {UNIT_NAMES[vendor]}), the nearest safe split, {_ANYWAY}"
     raise UnsafeCountError(
         "; ".join(texts),
         why=_wrong_text(*limits),
@@ -360,7 +360,7 @@ def check_share(share_percent: float, safety: Safety, option: str = "--units") -
     raise UnsafeCountError(
         "; ".join(texts),
         why=_wrong_text((share_percent, safety)),
-        fix=f"the nearest safe counts are {near} ({option}), {ANYWAY}" if around else "",
+        fix=f"the nearest safe counts are {near} ({option}), {_ANYWAY}" if around else "",
     )
 
 
@@ -382,7 +382,7 @@ def avoided_texts(
         unsafe_by_job[job] = [count for count in unsafe if count in safety.wrong]
         by_host |= set(unsafe) - safety.wrong
     if by_host:
-        yield f"not used: {in_ranges(sorted(by_host), step)} {of_gpu}, at which {LIBRARIES}"
+        yield f"not used: {in_ranges(sorted(by_host), step)} {of_gpu}, at which {_LIBRARIES}"
     for job, counts in unsafe_by_job.items():
         if counts:
             what = f"not used for {job}: {in_ranges(counts, step)} {of_gpu}"
@@ -438,7 +438,7 @@ def _with_units(safeties: Sequence[Safety]) -> Safety:
 
 
 def _cause(units: int, safety: Safety) -> str:
-    return "the job's own results were wrong" if units in safety.wrong else LIBRARIES
+    return "the job's own results were wrong" if units in safety.wrong else _LIBRARIES
 
 
 def _unsafe_units(share_percent: float, safety: Safety) -> int:

@@ -388,8 +388,8 @@ def _by_name(values: Iterable[tuple[str, float | None]]) -> dict[str, float]:
     return limits
 
 
-MOST_PAIRS = 100
-"""Pairs and sets that wait behind the first one."""
+# Pairs and sets that wait behind the first one.
+_MOST_PAIRS = 100
 
 _DAY_S = 86400.0
 
@@ -455,7 +455,7 @@ class LaunchRequest(_SharingRequest):
     limit_memory: bool = True
     duration_s: Annotated[float, Bounds(gt=0, le=400 * _DAY_S)] | None = None
     hang_s: Annotated[float, Bounds(gt=0, le=30 * _DAY_S)] | None = None
-    then: Annotated[tuple[JobsTogether, ...], Bounds(max_length=MOST_PAIRS)] = ()
+    then: Annotated[tuple[JobsTogether, ...], Bounds(max_length=_MOST_PAIRS)] = ()
     tries: Annotated[int, Bounds(ge=1, le=3)] = 1
     dry_run: bool = False
 

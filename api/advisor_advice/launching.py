@@ -28,12 +28,11 @@ from advisor.core.gpu import (
 from advisor.core.job import Job, check_single_gpu
 from advisor.core.records import SETTLE_S
 from advisor.core.wording import count_of, counted, listed
-from advisor.errors import InputError, NoSplitError
+from advisor.errors import InputError, NoSplitError, install
 from advisor.formats.job_file import find_job
-from advisor.installed import install
 from advisor.launch.folder import LaunchFolder, new_launch_id, parts_of
+from advisor.launch.set_monitor import check_set_memory
 from advisor.launch.spec import LaunchPart, LaunchSet, LaunchSpec, split_of
-from advisor.launch.start import check_set_memory
 from advisor.settings import Settings
 from advisor.validity.safe_counts import (
     Safety,

@@ -35,6 +35,7 @@ from advisor.launch.folder import (
     find_folder,
     new_launch_id,
 )
+from advisor.launch.guard import spawn_supervisor
 from advisor.launch.run_queue import (
     LaunchView,
     QueueFile,
@@ -45,11 +46,9 @@ from advisor.launch.run_queue import (
     waiting,
 )
 from advisor.launch.spec import LaunchPart, LaunchSet, LaunchSpec
-from advisor.launch.start import spawn_supervisor
 from advisor.placement import solver
 from advisor.placement.placing import Ask, Kind, Placing, Pool
-from advisor.predict.predictions import Prediction, predicted_part
-from advisor.predict.profiles import Profile
+from advisor.predict.profiles import Prediction, Profile, predicted_part
 from advisor.predict.sets import OptionPredictor, fills
 from advisor.settings import Settings
 from advisor_advice import forecasting

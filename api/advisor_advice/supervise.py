@@ -1,7 +1,7 @@
 """The process behind one launch: `python -P -m advisor_advice.supervise FOLDER`.
 
 `advisor launch` and the service start it; people do not. Its secrets come as JSON through its
-standard input (advisor/launch/start.py).
+standard input (advisor/launch/set_monitor.py).
 """
 
 import json

@@ -26,6 +26,7 @@ from advisor.core.wording import (
     less_or_more,
     limits_text,
     listed,
+    percent,
 )
 from advisor.decide.decision import (
     HOUR_S,
@@ -35,7 +36,6 @@ from advisor.decide.decision import (
     savings_of,
 )
 from advisor.decide.limits import is_served
-from advisor.decide.reasons import percent
 from advisor.formats.moments import duration_text
 from advisor.predict.profiles import hold_several
 from advisor.wire.answers import JobShare, MeasuredTogether, Option, Recommendation, Said

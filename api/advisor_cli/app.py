@@ -15,8 +15,7 @@ import typer
 
 import advisor
 from advisor.core.wording import PrintableFormatter
-from advisor.errors import BROKEN_PIPE, AdvisorError, InputError, exit_codes
-from advisor.installed import DISTRIBUTION, install
+from advisor.errors import BROKEN_PIPE, DISTRIBUTION, AdvisorError, InputError, exit_codes, install
 from advisor.settings import read_settings
 from advisor_cli.console import HELP, LazyGroup, as_json_text, imported, say, with_places
 

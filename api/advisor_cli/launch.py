@@ -23,8 +23,9 @@ from advisor.launch.folder import (
     join_status,
     withdraw,
 )
+from advisor.launch.guard import spawn_supervisor
+from advisor.launch.set_monitor import limit_environment
 from advisor.launch.spec import Forecast, JobStatus, LaunchSet, LaunchSpec, LaunchStatus
-from advisor.launch.start import limit_environment, spawn_supervisor
 from advisor.settings import Settings, read_settings
 from advisor.wire.requests import (
     LaunchRequest,

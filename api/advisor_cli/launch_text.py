@@ -35,8 +35,8 @@ from advisor.formats.moments import duration_text
 from advisor.formats.rows import from_row, to_row
 from advisor.formats.wire import to_plain
 from advisor.launch.folder import LaunchFolder, observation_lines
+from advisor.launch.guard import LOG
 from advisor.launch.spec import Forecast, JobForecast, JobStatus, LaunchStatus, split_of
-from advisor.launch.start import LOG
 from advisor.validity.points import FASTEST
 from advisor.wire.answers import Said
 from advisor_cli.console import as_json_text, plain_console, plain_table, say

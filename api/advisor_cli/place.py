@@ -12,8 +12,7 @@ from rich.text import Text
 
 from advisor.core.gpu import LIMIT_COMMANDS, Split, vendor_of
 from advisor.core.objectives import Aim, Prices
-from advisor.core.wording import count_of, less_or_more, listed
-from advisor.decide.reasons import percent
+from advisor.core.wording import count_of, less_or_more, listed, percent
 from advisor.errors import InputError, placed
 from advisor.formats.moments import duration_text, read_duration
 from advisor.settings import read_settings

@@ -10,12 +10,11 @@ from rich.text import Text
 
 from advisor.core.gpu import ADVISED_JOBS, ISOLATING, MOST_JOBS, MemoryFit, vendor_of
 from advisor.core.objectives import DEFAULT_OBJECTIVE, Finish, Interval, Objective
-from advisor.core.wording import as_requested, counted, energy_text, less_or_more
+from advisor.core.wording import as_requested, counted, energy_text, less_or_more, percent
 from advisor.decide.decision import (
     Decision,
     RatedSplit,
 )
-from advisor.decide.reasons import percent
 from advisor.errors import InputError
 from advisor.formats.moments import duration_text
 from advisor.formats.wire import to_plain

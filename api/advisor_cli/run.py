@@ -27,8 +27,8 @@ from advisor.launch.run_queue import (
     former_works,
     open_queue,
 )
+from advisor.launch.set_monitor import check_memory
 from advisor.launch.spec import LaunchSet
-from advisor.launch.start import check_memory
 from advisor.settings import Settings, read_settings
 from advisor.wire.answers import Said
 from advisor.wire.requests import LaunchRequest

@@ -22,9 +22,8 @@ from rich.table import Table
 from rich.text import Text
 
 from advisor.core.wording import count_of, counted, energy_text
-from advisor.errors import AdvisorError, InputError
+from advisor.errors import AdvisorError, InputError, install
 from advisor.formats.moments import duration_text
-from advisor.installed import install
 from advisor.launch.folder import (
     CardNow,
     LaunchFolder,

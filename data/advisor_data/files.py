@@ -23,7 +23,7 @@ from advisor.core.records import (
     grouped,
 )
 from advisor.core.wording import listed
-from advisor.errors import AdvisorError, InputError, StoreError, placed
+from advisor.errors import AdvisorError, InputError, StoreError, install, placed
 from advisor.files import PUBLIC_FILE, read_whole, replace_file
 from advisor.formats.rows import (
     JOBS,
@@ -37,7 +37,6 @@ from advisor.formats.rows import (
     received,
     to_row,
 )
-from advisor.installed import install
 from advisor.validity.points import why_no_profile
 from advisor_data.bundled import bundled_solo_points
 from advisor_data.lists import ProfileRow

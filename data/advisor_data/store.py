@@ -50,10 +50,9 @@ from sqlalchemy.pool import ConnectionPoolEntry
 
 from advisor.core.records import PARTS, WATCHED, Observation, PairPoint, Record, SoloPoint
 from advisor.core.wording import listed
-from advisor.errors import DisputedError, InputError, StoreError, undone_by
+from advisor.errors import DisputedError, InputError, StoreError, install, undone_by
 from advisor.files import private_file, sync_folder
 from advisor.formats.rows import JOBS, P, checked, column_types, from_row, to_row
-from advisor.installed import install
 from advisor.validity.points import author_of, claim_of, window_of
 from advisor_data import default_url
 from advisor_data.lists import MOST_OF_MOMENT, Page, ProfileRow, Span, cut, position, profile_rows

@@ -34,7 +34,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from advisor.errors import InputError, ModelError, undone_by
+from advisor.errors import InputError, ModelError, install, undone_by
 from advisor.files import (
     NAME,
     PUBLIC_FILE,
@@ -46,7 +46,6 @@ from advisor.files import (
 )
 from advisor.formats.moments import is_utc
 from advisor.formats.wire import read, to_plain, write
-from advisor.installed import install
 from advisor.wire.answers import Action, ChampionChange, ModelDetails, ModelList, ModelRow
 
 UNCAPPED = "uncapped"

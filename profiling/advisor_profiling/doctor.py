@@ -13,8 +13,7 @@ from advisor.core.gpu import Gpu
 from advisor.core.records import COUNTER_BOUND, NO_POWER, grouped
 from advisor.core.telemetry import COUNTERS, ENERGY_GPU, POWER_GPU, power_scope
 from advisor.core.wording import listed
-from advisor.errors import AdvisorError
-from advisor.installed import DISTRIBUTION, install
+from advisor.errors import DISTRIBUTION, AdvisorError, install
 from advisor.runtime.backend import Control, binary_version
 from advisor.runtime.processes import available_cores, cpu_steal_s
 from advisor.runtime.running_job import leftovers

@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 
 from advisor.client import Client
 from advisor.files import gpu_lock
-from advisor.runtime.cgroup import CONTROLLERS, OURS
+from advisor.runtime.job_process import CONTROLLERS, OURS
 from advisor.settings import HOST_FOLDER, read_settings
 from advisor.wire.requests import RecommendationRequest
 from advisor_cli.learn.train import retrain

@@ -18,7 +18,7 @@ import typer
 from command_line import Advisor, called
 from page_blocks import ROOT, Block, blocks, commands, pages, why_not_run
 
-from advisor.installed import DISTRIBUTION
+from advisor.errors import DISTRIBUTION
 
 RUN_BY = {
     "docs/client.md": "integration/test_api_docs.py",

@@ -17,7 +17,7 @@ import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from advisor.installed import DISTRIBUTION
+from advisor.errors import DISTRIBUTION
 from advisor.settings import KEYS
 from advisor_cli.app import app
 from advisor_models.registry import read_manifest
@@ -117,7 +117,7 @@ def test_the_distribution_is_named_in_one_place() -> None:
     folders = ("advisor", "api", "data", "models", "profiling", "training")
     sources = (path for folder in folders for path in (ROOT / folder).rglob("*.py"))
     named = [path for path in sources if DISTRIBUTION in path.read_text()]
-    assert named == [ROOT / "advisor/installed.py"]
+    assert named == [ROOT / "advisor/errors.py"]
 
 
 def _needs(*extras: str) -> set[str]:

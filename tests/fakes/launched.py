@@ -15,8 +15,13 @@ from waiting import eventually
 from advisor.formats.wire import to_plain
 from advisor.launch.folder import LaunchFolder
 from advisor.launch.spec import OVER
-from advisor.runtime.cgroup import ResourceBounds, cgroup_prefix, make_cgroup, remove_cgroup
-from advisor.runtime.job_process import end_cgroups
+from advisor.runtime.job_process import (
+    ResourceBounds,
+    cgroup_prefix,
+    end_cgroups,
+    make_cgroup,
+    remove_cgroup,
+)
 from advisor.runtime.processes import wait_until
 
 

@@ -12,8 +12,8 @@ from sleeper import sleeper
 from advisor.core.gpu import Gpu, Share, Split, cus_for_percent
 from advisor.core.job import Job
 from advisor.errors import LimitNotProvenError
+from advisor.launch.set_monitor import prove_set
 from advisor.launch.spec import LaunchPart, LaunchSet
-from advisor.launch.start import prove_set
 from advisor.runtime.backend import CuMaskBackend, Granted
 from advisor.settings import read_settings
 from advisor_data.bundled import bundled_solo_points

@@ -42,9 +42,8 @@ from advisor.client import (
     UnreachableError,
 )
 from advisor.core.records import SoloPoint
-from advisor.errors import AdvisorError, InputError
+from advisor.errors import AdvisorError, InputError, install
 from advisor.formats.wire import read, to_plain, write
-from advisor.installed import install
 from advisor.runtime.processes import wait_until
 from advisor.wire.power import InputQuery
 from advisor_advice.ask import recommend

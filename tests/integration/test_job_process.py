@@ -16,10 +16,16 @@ from launched import freezer, groups_are_bounded
 from advisor.core.gpu import Gpu, Share
 from advisor.core.job import Job, ProgressSettings
 from advisor.errors import InputError, JobError, LimitNotProvenError, PartitionError, SurvivorsError
-from advisor.runtime import cgroup, job_process, shim
+from advisor.runtime import job_process, shim
 from advisor.runtime.backend import Granted, Server, UncappedBackend
-from advisor.runtime.cgroup import ResourceBounds, left_cgroups
-from advisor.runtime.job_process import JobProcess, adopting_orphans, check_none, end_cgroups
+from advisor.runtime.job_process import (
+    JobProcess,
+    ResourceBounds,
+    adopting_orphans,
+    check_none,
+    end_cgroups,
+    left_cgroups,
+)
 from advisor.runtime.processes import (
     control_group,
     is_frozen,
@@ -59,7 +65,7 @@ def start(
     tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Start]:
     if request.param == "no cgroup":
-        monkeypatch.setattr(cgroup, "_place", lambda: None)
+        monkeypatch.setattr(job_process, "_place", lambda: None)
     elif (probe := job_process.make_cgroup(GROUP, BOUNDS)) is None:
         pytest.skip("no control group may be made here")
     else:
@@ -438,7 +444,7 @@ PRINTS = (
 def test_a_pattern_that_fits_nothing_is_not_waited_for(
     run: Launch, monkeypatch: pytest.MonkeyPatch, pattern: str, patience_s: float
 ) -> None:
-    monkeypatch.setattr("advisor.runtime.progress_search.PATTERN_S", 0.5)
+    monkeypatch.setattr("advisor.runtime.progress_search._PATTERN_S", 0.5)
     progress = replace(OUTPUT, pattern=pattern)
     command = (sys.executable, "-u", "-c", PRINTS)
     with run(*command, progress=progress, start_timeout_s=patience_s) as job:

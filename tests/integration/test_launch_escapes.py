@@ -125,7 +125,7 @@ def test_stop_ends_a_supervisor_that_does_not_heed_it(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(guard, "STOP_S", 2.0)
+    monkeypatch.setattr(guard, "_STOP_S", 2.0)
     monkeypatch.setattr(guard, "SILENT_S", 1.0)
     silent.ask_stop()
     status = launches.await_end(silent)

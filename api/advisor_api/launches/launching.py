@@ -34,6 +34,7 @@ from advisor.launch.folder import (
     read_history,
     read_request,
 )
+from advisor.launch.guard import spawn_supervisor
 from advisor.launch.spec import (
     OVER,
     History,
@@ -44,7 +45,6 @@ from advisor.launch.spec import (
     State,
     as_heard,
 )
-from advisor.launch.start import spawn_supervisor
 from advisor.settings import Settings
 from advisor.wire.requests import LaunchRequest
 from advisor_advice.launching import ResolvedLaunch, make_join, make_spec

@@ -2,7 +2,7 @@
 
 import yaml
 
-from advisor.installed import DISTRIBUTION
+from advisor.errors import DISTRIBUTION
 from advisor_models.registry import Manifest
 from advisor_training.train import SCORED
 

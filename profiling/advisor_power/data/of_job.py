@@ -4,9 +4,8 @@ import dataclasses
 import importlib.util
 
 from advisor.core.job import InputData, Job
-from advisor.errors import InputError
+from advisor.errors import InputError, install
 from advisor.formats.wire import write
-from advisor.installed import install
 from advisor.wire.power import InputFingerprint
 
 # A node that profiles jobs without data needs no numpy: what does is imported where it is used.

@@ -26,8 +26,7 @@ from advisor.core.telemetry import (
     Readings,
     channels_of,
 )
-from advisor.errors import SourceError, undone_by
-from advisor.installed import install
+from advisor.errors import SourceError, install, undone_by
 
 # Fields of amdsmi_get_violation_status (MI300 and newer) that make a window not comparable.
 _THROTTLE_REASONS: dict[str, str] = {

@@ -16,13 +16,19 @@ from unsafe_counts import checked_with
 from advisor.core.gpu import EQUAL, NINE, TIME_SLICED, UNCAPPED, Split
 from advisor.core.objectives import Policy
 from advisor.core.records import CPU_BOUND, FILLS_PERCENT
-from advisor.decide.decision import Decision, Outlook, decide, replicas
+from advisor.decide.decision import (
+    Decision,
+    Outlook,
+    decide,
+    reasons,
+    replicas,
+    warnings,
+    why_unsure,
+)
 from advisor.decide.limits import Request
-from advisor.decide.reasons import reasons, warnings, why_unsure
 from advisor.errors import NoSplitError
 from advisor.predict.features import FULL_BANDWIDTH_PERCENT
-from advisor.predict.predictions import Predictions, Predictor
-from advisor.predict.profiles import Profile, Serving
+from advisor.predict.profiles import Predictions, Predictor, Profile, Serving
 from advisor.predict.sets import SetPredictor
 from advisor.wire.answers import Replicas
 

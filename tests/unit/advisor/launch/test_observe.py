@@ -449,7 +449,7 @@ def test_two_jobs_of_one_name_are_told_apart(monkeypatch: pytest.MonkeyPatch) ->
     watch.go_on(20)
     (first,) = unsaid(forecast_news(watch.pair, watch.monitor), told)
     assert first.startswith("rate of a is 50 images/s")
-    watch.jobs[1].script.hangs_s = 20.0
+    watch.jobs[1].script.hangs_s = 21.0
     watch.go_on(60)
     later = unsaid(forecast_news(watch.pair, watch.monitor), told)
     assert [text.split(" is ")[0] for text in later] == ["rate of a", "work per joule"]

@@ -20,7 +20,7 @@ from advisor.core.gpu import HOLDERS, TIME_SLICED, Gpu, Split
 from advisor.core.job import Job
 from advisor.core.records import SETTLE_S
 from advisor.errors import AdvisorError, NoSplitError, PartitionError, SurvivorsError
-from advisor.launch import guard, start
+from advisor.launch import guard, set_monitor
 from advisor.launch.folder import LaunchFolder, create_folder
 from advisor.launch.guard import ANSWER_S, CONTINUE_S, LAUNCH_MARK, ProcessGuard, Stopping
 from advisor.launch.spec import LaunchPart, LaunchSet, LaunchSpec, LaunchStatus
@@ -44,9 +44,9 @@ def opened(jobs: list[tuple[str, float | None]]) -> list[float]:
         return SimpleNamespace(job=SimpleNamespace(name=name), go=go)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(start, "time", clock)
+        patch.setattr(set_monitor, "time", clock)
         all_of = [job(n, name) for n, (name, _) in enumerate(jobs)]
-        start.open_gates(cast("Any", all_of), [rate for _, rate in jobs])
+        set_monitor.open_gates(cast("Any", all_of), [rate for _, rate in jobs])
     return at_s
 
 
@@ -100,7 +100,7 @@ def test_what_limits_a_job_is_shown_before_it_starts(
     settings = read_settings({"HOME": "/home/me", **variables})
     jobs = (LaunchPart(job=Job(name=name, command=("true",))) for name in "ab")
     pair = LaunchSet(split=split, parts=tuple(jobs))
-    assert start.limit_environment(pair, pair.shares(None)[0], gpu, settings) == expected
+    assert set_monitor.limit_environment(pair, pair.shares(None)[0], gpu, settings) == expected
 
 
 @pytest.mark.parametrize("is_gone", [False, True])
@@ -114,15 +114,15 @@ def test_a_supervisor_is_told_secrets_by_a_pipe_alone(
     supervisor = MagicMock()
     supervisor.stdin.write.side_effect = BrokenPipeError if is_gone else None
     popen = Mock(return_value=supervisor)
-    monkeypatch.setattr(start, "subprocess", Mock(Popen=popen))
-    assert start.spawn_supervisor(folder, settings, "program") is supervisor
+    monkeypatch.setattr(guard, "subprocess", Mock(Popen=popen))
+    assert guard.spawn_supervisor(folder, settings, "program") is supervisor
     (command,), options = popen.call_args
     assert command[1:] == ["-P", "-m", "program", str(folder.path)]
     assert (options["env"], options["start_new_session"]) == (
         {"HOME": str(tmp_path), "KEPT": "1"}, True
     )  # fmt: skip
     assert json.loads(supervisor.stdin.write.call_args.args[0]) == settings.secrets()
-    assert (folder.path / start.LOG).exists()
+    assert (folder.path / guard.LOG).exists()
     # Where the caller lives longer, nothing stays in the table of processes.
     assert processes.wait_until(lambda: supervisor.wait.called, 5)
 
@@ -142,7 +142,7 @@ def test_how_to_hold_less_memory_is_told_by_the_command(
     """A folder of that name says nothing; a command that says nothing may run on any."""
     jobs = [Job(name=name, command=command, memory_mib=750) for name in "ab"]
     with pytest.raises(NoSplitError) as refused:
-        start.check_memory(jobs, replace(GPU, memory_mib=1000))
+        set_monitor.check_memory(jobs, replace(GPU, memory_mib=1000))
     assert tuple(name for name, (way, *_) in HOLDERS.items() if way in refused.value.fix) == names
 
 

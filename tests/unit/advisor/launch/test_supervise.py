@@ -27,7 +27,7 @@ from advisor.errors import (
     PartitionError,
     SurvivorsError,
 )
-from advisor.launch import folder as folders, observe, set_monitor, start, supervise
+from advisor.launch import folder as folders, observe, set_monitor, supervise
 from advisor.launch.folder import LaunchFolder, ask_join, create_folder, join_status
 from advisor.launch.set_monitor import Renew, SetMonitor
 from advisor.launch.spec import (
@@ -61,12 +61,12 @@ class Launch:
 
     def __init__(self, patch: pytest.MonkeyPatch, root: Path) -> None:
         self.clock, self.backends = Clock(), list[ScriptedBackend]()
-        timed = supervise, start, set_monitor, observe, folders, processes, running_job
+        timed = supervise, set_monitor, observe, folders, processes, running_job
         for module in timed:
             patch.setattr(module, "time", self.clock)
         self.jobs, self.remembered = list[ScriptedJob](), list[Any]()
         self.scripts: dict[str, Script] = {}
-        for module in (start, supervise):
+        for module in (set_monitor, supervise):
             patch.setattr(module, "prove", proving(self.clock, self.scripts, self.jobs))
         self.guard = Mock(**{"beat.return_value": False})
         patch.setattr(supervise, "ProcessGuard", Mock(return_value=self.guard))

@@ -36,16 +36,17 @@ from advisor.placement.placing import (
 )
 from advisor.placement.search import SetBound, SetSearch
 from advisor.placement.solver import APART, FIRST_COME, Plan, place
-from advisor.predict.predictions import (
+from advisor.predict.profiles import (
     ExpectedPair,
     PairQuery,
     Prediction,
     Predictions,
+    Profile,
+    Serving,
     predict_exclusive,
     predicted_part,
     with_doubt,
 )
-from advisor.predict.profiles import Profile, Serving
 from advisor.predict.sets import SetPredictor
 from advisor.wire.answers import PlacedJob
 
@@ -662,7 +663,7 @@ def test_every_job_of_a_large_queue_has_a_seat_or_waits(monkeypatch: pytest.Monk
     plan = solved(*jobs, gpus=200)
     assert plan.seated == 300
     assert plan.bound <= plan.cost <= 1.05 * plan.bound
-    monkeypatch.setattr(solver, "LAST_S", math.inf)
+    monkeypatch.setattr(solver, "_LAST_S", math.inf)
     few = solved(*jobs, gpus=200)
     assert few.seated + sum(few.waiting.values()) == 300
     assert few.cost >= plan.bound

@@ -88,7 +88,7 @@ def test_group_that_catches_no_number_is_told(word: str) -> None:
 
 
 def test_pattern_that_tries_each_way_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(counting, "MATCH_S", 0.1)
+    monkeypatch.setattr(counting, "_MATCH_S", 0.1)
     with (
         output_file() as path,
         closing(OutputCounter(path, r"(?:^(?:a+)+$|step )(\d+)", cumulative=True)) as counter,

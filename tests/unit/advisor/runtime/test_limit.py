@@ -12,9 +12,9 @@ from other_user import MALLORY, shared_folder
 from advisor.core.gpu import SM_FLOOR, Gpu, Share, units_for_percent
 from advisor.core.job import Job, ProgressSettings
 from advisor.errors import LimitBrokenError, LimitNotProvenError
-from advisor.runtime import cgroup, running_job
+from advisor.runtime import job_process, running_job
 from advisor.runtime.backend import BINARY, Control, Granted, Sight, VisibleGpu, check_granted, run
-from advisor.runtime.cgroup import ResourceBounds, bounds_of, met_bound, set_bounds
+from advisor.runtime.job_process import ResourceBounds, bounds_of, met_bound, set_bounds
 from advisor.runtime.processes import heard_by
 from advisor.runtime.running_job import RunningJob, check_limits, clients_of, is_listed
 
@@ -166,9 +166,9 @@ def test_controllers_are_asked_for_where_nobody_is_beside_jobs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: dict[str, str], asked: str
 ) -> None:
     group(tmp_path, cgroup_controllers="cpu memory pids\n", cgroup_subtree_control="", **files)
-    monkeypatch.setattr(cgroup, "control_group", {"self": tmp_path / cgroup.OURS}.get)
+    monkeypatch.setattr(job_process, "control_group", {"self": tmp_path / job_process.OURS}.get)
     # A plain folder gets no cgroup.kill, so none is kept.
-    assert cgroup.make_cgroup("advisor-x-", BOUNDS) is None
+    assert job_process.make_cgroup("advisor-x-", BOUNDS) is None
     assert (tmp_path / "cgroup.subtree_control").read_text() == asked
     assert list(tmp_path.glob("advisor-*")) == []
 
@@ -212,7 +212,7 @@ def processes(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(running_job, "ancestors_of", above)
     monkeypatch.setattr(running_job, "has_memory", lives)
-    monkeypatch.setattr(running_job, "CONFIRM_S", 0)
+    monkeypatch.setattr(running_job, "_CONFIRM_S", 0)
 
 
 def broken_by(seen: Sight | None) -> tuple[frozenset[str], str] | None:

@@ -69,7 +69,7 @@ def python(code: str) -> list[str]:
 
 @pytest.fixture(autouse=True)
 def soon_certain(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, seconds in {"CERTAIN_S": 0.3, "GATE_S": 0.5, "ASK_S": 0.3}.items():
+    for name, seconds in {"CERTAIN_S": 0.3, "_GATE_S": 0.5, "ASK_S": 0.3}.items():
         monkeypatch.setattr(f"advisor.runtime.progress_search.{name}", seconds)
 
 
@@ -84,7 +84,7 @@ def test_a_script_that_counts_in_the_file_needs_no_pattern(
     gate: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if gate:  # A job that comes to its gate ends the wait, on a busy machine later.
-        monkeypatch.setattr("advisor.runtime.progress_search.GATE_S", 60.0)
+        monkeypatch.setattr("advisor.runtime.progress_search._GATE_S", 60.0)
     code = (
         ("" if gate else "import os; del os.environ['ADVISOR_GATE_FILE']\n")
         + "from advisor.progress import Progress\nimport time\np = Progress()\n"

@@ -16,9 +16,8 @@ from advisor.core.gpu import EQUAL, UNCAPPED, Gpu, Sharing, Split
 from advisor.core.job import Job
 from advisor.decide.decision import Running
 from advisor.decide.limits import Request
-from advisor.errors import InputError, NoSplitError, UnsafeCountError
+from advisor.errors import InputError, NoSplitError, UnsafeCountError, install
 from advisor.formats.moments import now
-from advisor.installed import install
 from advisor.launch.folder import (
     LaunchFolder,
     ask_join,

@@ -604,7 +604,7 @@ def test_a_launch_that_nobody_hears_of_is_shown_so(
 ) -> None:
     """Its power is no power of now; who keeps it from stopping, once asked, is ended."""
     folder = made(service, service.state.add_launch(row()))
-    monkeypatch.setattr(guard, "STOP_S", 0.0)
+    monkeypatch.setattr(guard, "_STOP_S", 0.0)
     monkeypatch.setattr(guard, "SILENT_S", 0.0)
     monkeypatch.setattr(guard, "end_supervisor", ended)
     reconciler = Reconciler(service, metrics := LaunchMetrics())

@@ -40,10 +40,9 @@ from advisor.core.records import (
     Record,
     SoloPoint,
 )
-from advisor.errors import InputError, StoreError
+from advisor.errors import InputError, StoreError, install
 from advisor.formats.rows import column_types, to_row
 from advisor.formats.wire import write
-from advisor.installed import install
 from advisor.validity.safe_counts import keep_check
 from advisor.validity.sensor_record import keep_record
 from advisor_data import bundled, measurements, schema_page

@@ -16,8 +16,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import create_engine, text
 from store_points import point
 
-from advisor.errors import InputError, StoreError
-from advisor.installed import install
+from advisor.errors import InputError, StoreError, install
 from advisor_data import migrate, open_store
 from advisor_data.state import open_service_state
 from advisor_data.store import VERSION_TABLE, metadata, revisions
