@@ -82,16 +82,14 @@ from advisor.decide.limits import (
 )
 from advisor.errors import InputError, NoSplitError
 from advisor.predict.features import FULL_BANDWIDTH_PERCENT, MEASURED_ON, speed_left
-from advisor.predict.profiles import (
+from advisor.predict.predictions import (
     Prediction,
     Predictions,
     Predictor,
-    Profile,
-    Serving,
-    hold_several,
     is_within,
     safe_splits_of,
 )
+from advisor.predict.profiles import Profile, Serving, hold_several
 from advisor.predict.sets import alone_at, fills, why_not_below_normal
 from advisor.validity.safe_counts import CheckedCounts, unchecked_texts
 from advisor.wire.answers import Replicas, SharingVerdict

@@ -28,7 +28,8 @@ from advisor.core.objectives import (
 )
 from advisor.core.records import grouped
 from advisor.errors import InputError
-from advisor.predict.profiles import Floats, Predictions, Profile
+from advisor.predict.predictions import Predictions
+from advisor.predict.profiles import Floats, Profile
 
 TO_THE_END = (DEFAULT_OBJECTIVE, "throughput", COST)
 """Objectives that can be asked for a given work: energy, time or money until all jobs are done."""

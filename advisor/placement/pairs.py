@@ -18,7 +18,8 @@ from advisor.core.objectives import Rest, Work
 from advisor.core.records import grouped
 from advisor.decide.decision import Decision, RatedSplit, rest_of, with_margin
 from advisor.placement.placing import Bools, PlacedSet, Placing, SetAnswers
-from advisor.predict.profiles import Floats, safe_splits_of
+from advisor.predict.predictions import safe_splits_of
+from advisor.predict.profiles import Floats
 from advisor.wire.answers import PlacedJob
 
 

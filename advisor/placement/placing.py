@@ -55,17 +55,16 @@ from advisor.decide.limits import (
     weights_of,
 )
 from advisor.errors import InputError, NoSplitError
-from advisor.predict.profiles import (
+from advisor.predict.predictions import (
     ExpectedPair,
-    Floats,
     PairPredictor,
     Prediction,
     Predictions,
-    Profile,
     are_mirrored,
     is_within,
     possible_speeds,
 )
+from advisor.predict.profiles import Floats, Profile
 from advisor.predict.sets import (
     P99_ENDS,
     TAILS,

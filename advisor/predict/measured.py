@@ -21,19 +21,15 @@ import numpy as np
 from advisor.core.gpu import ADVISED_JOBS, WHOLE, Split
 from advisor.core.objectives import NORMAL_90
 from advisor.core.telemetry import NEAR_LIMIT, OVER_LIMIT
-from advisor.predict.profiles import (
-    NEEDED,
-    P99_MEASURED,
-    Floats,
+from advisor.predict.predictions import (
     Prediction,
     Predictions,
     Predictor,
-    Profile,
     is_within,
     joined,
-    kind_of,
     possible_speeds,
 )
+from advisor.predict.profiles import NEEDED, P99_MEASURED, Floats, Profile, kind_of
 from advisor.predict.sets import fills, is_by_physics
 
 

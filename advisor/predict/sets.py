@@ -26,19 +26,21 @@ from advisor.core.records import CPU_BOUND, FILLS_PERCENT, SINGLE_WINDOW
 from advisor.errors import InputError
 from advisor.predict.features import MEASURED_ON, crowded, speed_left, without_limit_w
 from advisor.predict.kernels import Kernels
-from advisor.predict.profiles import (
-    Floats,
+from advisor.predict.predictions import (
     Predictions,
     Predictor,
-    Profile,
-    hold_several,
     joined,
-    kind_of,
     possible_speeds,
     predict_exclusive,
-    relative_capacity,
     solo_of,
     with_doubt,
+)
+from advisor.predict.profiles import (
+    Floats,
+    Profile,
+    hold_several,
+    kind_of,
+    relative_capacity,
 )
 
 SERVER_HOLD_S = 20e-6

@@ -35,15 +35,12 @@ from advisor.core.records import (
 )
 from advisor.core.wording import unknown_job
 from advisor.errors import InputError
-from advisor.predict.corrections import (
+from advisor.predict.card_factor import (
     CardFactor,
     CardPredictor,
-    LimitPredictor,
     card_factor,
-    limit_warnings,
     observation_ratio,
     reference_logs,
-    under_limit,
 )
 from advisor.predict.kernels import Kernels, MeanEstimate, computes_in_bursts, kernels_beside
 from advisor.predict.measured import (
@@ -55,16 +52,14 @@ from advisor.predict.measured import (
     narrowed,
     windows_of,
 )
+from advisor.predict.power_limit import LimitPredictor, limit_warnings, under_limit
+from advisor.predict.predictions import Prediction, Predictions, Predictor, is_within
 from advisor.predict.profiles import (
     IDLE,
     Floats,
-    Prediction,
-    Predictions,
-    Predictor,
     Profile,
     counted_kernels,
     hold_several,
-    is_within,
     make_profiles,
     serving_of,
     with_active_idle,

@@ -34,8 +34,9 @@ from advisor.launch.spec import (
     at_rate,
     with_part,
 )
-from advisor.predict.corrections import RATE_SPREADS, host_factor
-from advisor.predict.profiles import Prediction, Profile, kind_of, with_rate
+from advisor.predict.card_factor import RATE_SPREADS, host_factor
+from advisor.predict.predictions import Prediction
+from advisor.predict.profiles import Profile, kind_of, with_rate
 from advisor.predict.sets import OptionPredictor, is_by_physics, why_not_below_normal
 from advisor.runtime.processes import available_cores
 from advisor.settings import Settings

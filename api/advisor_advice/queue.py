@@ -48,7 +48,8 @@ from advisor.launch.run_queue import (
 from advisor.launch.spec import LaunchPart, LaunchSet, LaunchSpec
 from advisor.placement import solver
 from advisor.placement.placing import Ask, Kind, Placing, Pool
-from advisor.predict.profiles import Prediction, Profile, predicted_part
+from advisor.predict.predictions import Prediction, predicted_part
+from advisor.predict.profiles import Profile
 from advisor.predict.sets import OptionPredictor, fills
 from advisor.settings import Settings
 from advisor_advice import forecasting

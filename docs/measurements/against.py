@@ -29,7 +29,8 @@ from advisor.core.gpu import WHOLE, Split
 from advisor.decide.decision import decide
 from advisor.decide.limits import Request
 from advisor.errors import NoSplitError
-from advisor.predict.profiles import Floats, Predictor
+from advisor.predict.predictions import Predictor
+from advisor.predict.profiles import Floats
 from advisor.settings import read_settings
 
 GPU_MODEL, HERE = "NVIDIA H200", Path(__file__).parent

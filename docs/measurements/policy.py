@@ -30,7 +30,8 @@ from advisor.core.records import PointPart, SoloPoint
 from advisor.decide.decision import Outlook, decide
 from advisor.decide.limits import CHANCES, P99_WEIGHTS, WEIGHTS, Request, is_served
 from advisor.errors import InputError, NoSplitError
-from advisor.predict.profiles import Prediction, Predictor, Profile, is_within
+from advisor.predict.predictions import Prediction, Predictor, is_within
+from advisor.predict.profiles import Profile
 from advisor.predict.sets import OptionPredictor, fills
 from advisor.settings import Settings, read_settings
 from advisor_advice.conditions import find_profiles, measured_split

@@ -40,22 +40,24 @@ from advisor.predict.features import (
     side,
     speed_features,
 )
+from advisor.predict.predictions import (
+    ExpectedPair,
+    PairQuery,
+    Predictions,
+    possible_speeds,
+    solo_of,
+)
 from advisor.predict.profiles import (
     COLUMNS,
     NEEDED,
-    ExpectedPair,
     Floats,
     JobKind,
-    PairQuery,
-    Predictions,
     Profile,
     filled,
     kind_of,
     make_profiles,
     of_job,
     of_pair,
-    possible_speeds,
-    solo_of,
 )
 from advisor_data.bundled import bundled_pair_points, bundled_solo_points
 from advisor_models.registry import (

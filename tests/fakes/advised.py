@@ -14,7 +14,8 @@ from advisor.core.gpu import Split
 from advisor.core.job import Job
 from advisor.core.records import Observation, SoloPoint
 from advisor.launch.spec import LaunchPart, LaunchSet
-from advisor.predict.profiles import Predictions, Predictor, Profile
+from advisor.predict.predictions import Predictions, Predictor
+from advisor.predict.profiles import Profile
 from advisor.settings import Settings, read_settings
 from advisor.validity.safe_counts import CheckedCounts
 from advisor_advice.conditions import NOTHING, AdvisorInputs, Conditions, ProfileSet

@@ -9,7 +9,8 @@ from pathlib import Path
 from advisor.core.gpu import EQUAL
 from advisor.core.records import Observation, ObservedPart
 from advisor.formats.moments import to_text
-from advisor.predict.profiles import Prediction, Profile, make_profiles
+from advisor.predict.predictions import Prediction
+from advisor.predict.profiles import Profile, make_profiles
 from advisor_data.bundled import bundled_solo_points
 from advisor_models.model_predictor import ModelPredictor
 

@@ -25,7 +25,8 @@ from advisor.core.objectives import (
 )
 from advisor.errors import InputError, ModelError
 from advisor.formats.wire import as_answer
-from advisor.predict.profiles import Floats, Prediction, is_launch_bound, kind_of
+from advisor.predict.predictions import Prediction
+from advisor.predict.profiles import Floats, is_launch_bound, kind_of
 from advisor_models.model_predictor import ModelPredictor
 from advisor_training.intervals import COVERAGE, Coverage, calibrate, strictest
 from advisor_training.learners import (

@@ -49,13 +49,13 @@ from advisor.core.wording import count_of, listed
 from advisor.errors import InputError
 from advisor.formats.rows import flat as flat_row, flat_name, to_row
 from advisor.predict.features import demanded_power_w, power_limit_w, side
+from advisor.predict.predictions import is_within
 from advisor.predict.profiles import (
     ACTIVE_IDLE_ABOVE,
     Floats,
     Profile,
     active_idle_above_of,
     is_launch_bound,
-    is_within,
     kind_of,
     make_profiles,
     of_job,

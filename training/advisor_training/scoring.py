@@ -35,19 +35,16 @@ from advisor.core.objectives import (
 from advisor.core.records import grouped
 from advisor.decide.decision import fewest_limits
 from advisor.decide.limits import Request
-from advisor.predict.profiles import (
-    Floats,
+from advisor.predict.predictions import (
     Prediction,
     Predictions,
-    Profile,
     is_within,
-    kind_of,
-    of_job,
     possible_speeds,
     predict_exclusive,
     predicted_part,
     safe_splits_of,
 )
+from advisor.predict.profiles import Floats, Profile, kind_of, of_job
 from advisor_models.registry import SPLIT, UNCAPPED, LogBounds, Strata, bounds_of_stratum
 from advisor_training.intervals import bounds_of, residuals_of
 from advisor_training.learners import SEED, SPEED_LEARNER, HeadLearner, HeldOut, Mask

@@ -30,7 +30,8 @@ from windows import campaign, job_commands
 from advisor.core.gpu import Split
 from advisor.decide.limits import Request
 from advisor.predict import sets as together
-from advisor.predict.profiles import Predictions, Profile, make_profiles
+from advisor.predict.predictions import Predictions
+from advisor.predict.profiles import Profile, make_profiles
 from advisor_data.bundled import bundled_solo_points
 
 KINDS_OF_FILLERS = {

@@ -22,7 +22,8 @@ from rows import Row, bundled_campaigns, rows_of
 
 from advisor.core.gpu import Sharing, Split, without_limits
 from advisor.core.objectives import NORMAL_90
-from advisor.predict.profiles import Floats, Profile, is_within, kind_of, make_profiles
+from advisor.predict.predictions import is_within
+from advisor.predict.profiles import Floats, Profile, kind_of, make_profiles
 from advisor.predict.sets import OptionPredictor, SetPredictor
 from advisor.predict.single_window import COUNTERS, ESTIMATED_SHARES, window_of
 from advisor_advice.conditions import (

@@ -32,7 +32,8 @@ from advisor.predict.features import (
     side,
     speed_features,
 )
-from advisor.predict.profiles import Floats, Prediction, Profile, Serving, kind_of, of_pair
+from advisor.predict.predictions import Prediction
+from advisor.predict.profiles import Floats, Profile, Serving, kind_of, of_pair
 from advisor.predict.single_window import SoloWindow
 from advisor_models import registry
 from advisor_models.model_predictor import (

@@ -28,7 +28,8 @@ from advisor.decide.limits import (
     sure_p99_ms,
 )
 from advisor.errors import InputError
-from advisor.predict.profiles import Prediction, Predictions, Profile, Serving, predict_exclusive
+from advisor.predict.predictions import Prediction, Predictions, predict_exclusive
+from advisor.predict.profiles import Profile, Serving
 
 FREE = Request(policy=Policy(min_speed=0, p99_times_alone=0))
 

@@ -46,7 +46,8 @@ from advisor.decide.decision import (
 from advisor.decide.limits import Request, Violation
 from advisor.errors import InputError, NoSplitError
 from advisor.predict.kernels import Kernels
-from advisor.predict.profiles import Predictions, Predictor, Profile, Serving
+from advisor.predict.predictions import Predictions, Predictor
+from advisor.predict.profiles import Profile, Serving
 from advisor.predict.sets import SetPredictor
 from advisor.runtime.backend import Control, MpsBackend
 from advisor.validity.safe_counts import CheckedCounts

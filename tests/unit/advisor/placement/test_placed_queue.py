@@ -36,17 +36,16 @@ from advisor.placement.placing import (
 )
 from advisor.placement.search import SetBound, SetSearch
 from advisor.placement.solver import APART, FIRST_COME, Plan, place
-from advisor.predict.profiles import (
+from advisor.predict.predictions import (
     ExpectedPair,
     PairQuery,
     Prediction,
     Predictions,
-    Profile,
-    Serving,
     predict_exclusive,
     predicted_part,
     with_doubt,
 )
+from advisor.predict.profiles import Profile, Serving
 from advisor.predict.sets import SetPredictor
 from advisor.wire.answers import PlacedJob
 

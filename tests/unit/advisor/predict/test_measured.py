@@ -13,7 +13,7 @@ from store_points import point
 
 from advisor.core.gpu import EQUAL, NINE, SHARINGS, UNCAPPED, Sharing, Split, without_limits
 from advisor.core.objectives import NORMAL_90, Interval
-from advisor.predict.corrections import (
+from advisor.predict.card_factor import (
     CARD_SPREAD,
     RATE_SPREADS,
     CardFactor,
@@ -24,15 +24,8 @@ from advisor.predict.corrections import (
     reference_logs,
 )
 from advisor.predict.measured import MeasuredPredictor, Window, Windows, windows_of
-from advisor.predict.profiles import (
-    P99_MEASURED,
-    Prediction,
-    Predictions,
-    Predictor,
-    Profile,
-    Serving,
-    predicted_part,
-)
+from advisor.predict.predictions import Prediction, Predictions, Predictor, predicted_part
+from advisor.predict.profiles import P99_MEASURED, Profile, Serving
 from advisor.wire.answers import DriftedJob, DriftQuantity
 from advisor_advice.conditions import DriftPredictor
 

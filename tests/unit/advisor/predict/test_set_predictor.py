@@ -18,7 +18,8 @@ from advisor.core.records import PairPoint, SoloPoint
 from advisor.errors import InputError
 from advisor.predict.features import MEASURED_ON, speed_left
 from advisor.predict.kernels import Kernels
-from advisor.predict.profiles import Prediction, Profile, Serving, make_profiles
+from advisor.predict.predictions import Prediction
+from advisor.predict.profiles import Profile, Serving, make_profiles
 from advisor.predict.sets import (
     BELOW_NORMAL,
     FULLER,
