@@ -16,8 +16,13 @@ from advisor.decide.decision import (
     nearest,
 )
 from advisor.decide.limits import Request, is_served, memory_unknown
-from advisor.predict.features import FULL_BANDWIDTH_PERCENT, MEASURED_ON, speed_left
-from advisor.predict.profiles import Profile, Serving
+from advisor.predict.profiles import (
+    FULL_BANDWIDTH_PERCENT,
+    MEASURED_ON,
+    Profile,
+    Serving,
+    speed_left,
+)
 from advisor.predict.sets import alone_at
 from advisor.validity.safe_counts import CheckedCounts, unchecked_texts
 

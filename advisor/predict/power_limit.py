@@ -18,9 +18,8 @@ import numpy as np
 from advisor.core.gpu import ALL_GPUS, Split
 from advisor.core.objectives import Interval
 from advisor.errors import InputError
-from advisor.predict.features import speed_left
 from advisor.predict.predictions import Predictions, Predictor, solo_of
-from advisor.predict.profiles import Profile
+from advisor.predict.profiles import Profile, speed_left
 from advisor.wire.answers import LowerLimit
 
 _SLOWDOWNS = 0.4, 2.1

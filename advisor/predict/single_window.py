@@ -16,8 +16,7 @@ import numpy as np
 
 from advisor.core.gpu import WHOLE
 from advisor.core.records import PRIOR, SINGLE_WINDOW, UNCOUNTED_UNIT, SoloPoint
-from advisor.predict.features import MEASURED_ON, crowded
-from advisor.predict.profiles import COLUMNS, Floats, Profile
+from advisor.predict.profiles import COLUMNS, MEASURED_ON, Floats, Profile, crowded
 
 ESTIMATED_SHARES = tuple(map(float, range(10, 100, 10)))
 """Percent."""

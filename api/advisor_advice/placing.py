@@ -27,9 +27,8 @@ from advisor.placement import solver
 from advisor.placement.pairs import Schedule
 from advisor.placement.placing import Ask, Kind, PlacedSet, Placing, Pool
 from advisor.placement.solver import APART, Plan
-from advisor.predict.features import MEASURED_ON
 from advisor.predict.power_limit import LEAST, STEP_W, under_limit
-from advisor.predict.profiles import Profile, hold_several
+from advisor.predict.profiles import MEASURED_ON, Profile, hold_several
 from advisor.settings import Settings, read_settings
 from advisor.validity.safe_counts import CheckedCounts
 from advisor.wire import answers as wire

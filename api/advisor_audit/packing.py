@@ -29,8 +29,7 @@ from advisor.core.records import KEPT_S, UNCOUNTED_UNIT, SoloPoint
 from advisor.core.wording import NAME
 from advisor.decide.limits import Request
 from advisor.placement.placing import LEVELS, Kind, Placing, Pool, SetAnswers, Sets
-from advisor.predict.features import MEASURED_ON
-from advisor.predict.profiles import Floats, Profile, Serving
+from advisor.predict.profiles import MEASURED_ON, Floats, Profile, Serving
 from advisor.predict.sets import CLASSES, OF_SET, TAILS, SetClass
 from advisor.predict.single_window import (
     DRAM,

@@ -28,18 +28,6 @@ from advisor.core.gpu import ADVISED_JOBS, Split
 from advisor.core.records import DOUBTFUL, grouped
 from advisor.core.telemetry import NEAR_LIMIT, OVER_LIMIT
 from advisor.errors import InputError, ModelError
-from advisor.predict.features import (
-    Float32s,
-    Side,
-    beside,
-    feature_names_of,
-    matrix,
-    physical_power_w,
-    power_features,
-    power_limit_w,
-    side,
-    speed_features,
-)
 from advisor.predict.predictions import (
     ExpectedPair,
     PairQuery,
@@ -50,14 +38,24 @@ from advisor.predict.predictions import (
 from advisor.predict.profiles import (
     COLUMNS,
     NEEDED,
+    Float32s,
     Floats,
     JobKind,
     Profile,
+    Side,
+    beside,
+    feature_names_of,
     filled,
     kind_of,
     make_profiles,
+    matrix,
     of_job,
     of_pair,
+    physical_power_w,
+    power_features,
+    power_limit_w,
+    side,
+    speed_features,
 )
 from advisor_data.bundled import bundled_pair_points, bundled_solo_points
 from advisor_models.registry import (

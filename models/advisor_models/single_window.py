@@ -12,8 +12,7 @@ from advisor.core.gpu import WHOLE
 from advisor.core.objectives import NORMAL_90
 from advisor.errors import ModelError
 from advisor.formats.wire import read
-from advisor.predict.features import rounded
-from advisor.predict.profiles import NEEDED, Floats, Profile
+from advisor.predict.profiles import NEEDED, Floats, Profile, rounded
 from advisor.predict.single_window import (
     BUSY,
     COUNTERS,

@@ -24,8 +24,7 @@ from sklearn.utils import validation
 from advisor.core.records import grouped
 from advisor.errors import InputError
 from advisor.predict.card_factor import CARD_SPREAD
-from advisor.predict.features import rounded
-from advisor.predict.profiles import Floats, Profile
+from advisor.predict.profiles import Floats, Profile, rounded
 from advisor_models.model_predictor import MEMORY_POWER, POWER, SPEED, Head
 from advisor_models.registry import UNCAPPED
 from advisor_training.rows import Names, Rows, flat

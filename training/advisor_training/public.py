@@ -25,10 +25,9 @@ from sklearn.ensemble import ExtraTreesRegressor
 from advisor.core.gpu import TIME_SLICED, UNCAPPED, WHOLE, Split, without_limits
 from advisor.core.wording import listed
 from advisor.errors import InputError
-from advisor.predict.features import speed_left
 from advisor.predict.kernels import Kernels
 from advisor.predict.predictions import Prediction
-from advisor.predict.profiles import COLUMNS, Floats, Profile, Serving
+from advisor.predict.profiles import COLUMNS, Floats, Profile, Serving, speed_left
 from advisor.predict.sets import SERVER_HOLD_S, SetPredictor
 from advisor.predict.single_window import SoloWindow
 from advisor_data.bundled import bundled_table

@@ -48,19 +48,21 @@ from advisor.core.telemetry import NEAR_LIMIT
 from advisor.core.wording import count_of, listed
 from advisor.errors import InputError
 from advisor.formats.rows import flat as flat_row, flat_name, to_row
-from advisor.predict.features import demanded_power_w, power_limit_w, side
 from advisor.predict.predictions import is_within
 from advisor.predict.profiles import (
     ACTIVE_IDLE_ABOVE,
     Floats,
     Profile,
     active_idle_above_of,
+    demanded_power_w,
     is_launch_bound,
     kind_of,
     make_profiles,
     of_job,
     of_pair,
+    power_limit_w,
     serving_of,
+    side,
     with_active_idle,
 )
 from advisor.settings import Settings

@@ -26,8 +26,7 @@ from advisor.core.records import PairPoint, Point, SoloPoint
 from advisor.core.wording import listed
 from advisor.errors import InputError, ModelError, StoreError
 from advisor.formats.rows import to_row
-from advisor.predict.features import Float32s, feature_names_of
-from advisor.predict.profiles import COLUMNS, IDLE, Floats, filled
+from advisor.predict.profiles import COLUMNS, IDLE, Float32s, Floats, feature_names_of, filled
 from advisor_models.model_predictor import ALL_HEADS, LEAF, NODE, Forest, read_trees
 from advisor_models.registry import (
     LIMITED,

@@ -18,8 +18,7 @@ import numpy as np
 
 from advisor.core.records import SoloPoint
 from advisor.core.telemetry import NEAR_LIMIT
-from advisor.predict.features import speed_left
-from advisor.predict.profiles import make_profiles
+from advisor.predict.profiles import make_profiles, speed_left
 from advisor.predict.sets import active_idle_w, fills
 from advisor_advice.ask import recommend
 from advisor_data.bundled import GPU_MODEL, bundled_solo_points

@@ -21,8 +21,7 @@ from sklearn.linear_model import LinearRegression
 
 from advisor.core.records import grouped
 from advisor.errors import InputError
-from advisor.predict.features import Float32s
-from advisor.predict.profiles import Floats
+from advisor.predict.profiles import Float32s, Floats
 from advisor.wire.power import FEATURES, InputPoint
 from advisor_data.measurements import input_points_sha256, input_points_text
 from advisor_models.registry import LogBounds, hashes, version_of, write_parsed

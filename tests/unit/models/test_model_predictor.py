@@ -23,17 +23,21 @@ from small_model import (
 from advisor.core.gpu import EQUAL, UNCAPPED, WHOLE, Split
 from advisor.core.objectives import DEFAULT_OBJECTIVE, OBJECTIVES, Interval
 from advisor.errors import InputError, ModelError
-from advisor.predict.features import (
+from advisor.predict.predictions import Prediction
+from advisor.predict.profiles import (
     Float32s,
+    Floats,
+    Profile,
+    Serving,
+    kind_of,
     matrix,
+    of_pair,
     physical_power_w,
     power_features,
     prior_kept,
     side,
     speed_features,
 )
-from advisor.predict.predictions import Prediction
-from advisor.predict.profiles import Floats, Profile, Serving, kind_of, of_pair
 from advisor.predict.single_window import SoloWindow
 from advisor_models import registry
 from advisor_models.model_predictor import (

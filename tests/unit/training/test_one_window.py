@@ -11,8 +11,7 @@ from advisor.core.gpu import without_limits
 from advisor.core.objectives import NORMAL_90
 from advisor.core.records import PRIOR, SINGLE_WINDOW
 from advisor.errors import ModelError
-from advisor.predict.features import MEASURED_ON
-from advisor.predict.profiles import Profile, kind_of, make_profiles
+from advisor.predict.profiles import MEASURED_ON, Profile, kind_of, make_profiles
 from advisor.predict.sets import SetPredictor
 from advisor.predict.single_window import (
     BUSY,

@@ -31,9 +31,15 @@ from advisor.core.records import (
     SoloPoint,
 )
 from advisor.errors import InputError
-from advisor.predict.features import (
+from advisor.predict.profiles import (
+    ACTIVE_IDLE_ABOVE,
+    Profile,
+    Serving,
     Side,
     demanded_power_w,
+    filled,
+    is_launch_bound,
+    make_profiles,
     matrix,
     physical_power_w,
     power_features,
@@ -41,14 +47,6 @@ from advisor.predict.features import (
     prior_kept,
     side,
     speed_features,
-)
-from advisor.predict.profiles import (
-    ACTIVE_IDLE_ABOVE,
-    Profile,
-    Serving,
-    filled,
-    is_launch_bound,
-    make_profiles,
     with_active_idle,
 )
 from advisor.validity.safe_counts import keep_check

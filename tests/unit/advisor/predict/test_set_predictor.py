@@ -16,10 +16,9 @@ from advisor.core.gpu import ALL_GPUS, EQUAL, UNCAPPED, Split, without_limits
 from advisor.core.objectives import Interval
 from advisor.core.records import PairPoint, SoloPoint
 from advisor.errors import InputError
-from advisor.predict.features import MEASURED_ON, speed_left
 from advisor.predict.kernels import Kernels
 from advisor.predict.predictions import Prediction
-from advisor.predict.profiles import Profile, Serving, make_profiles
+from advisor.predict.profiles import MEASURED_ON, Profile, Serving, make_profiles, speed_left
 from advisor.predict.sets import (
     BELOW_NORMAL,
     FULLER,
