@@ -65,7 +65,6 @@ from advisor.predict.profiles import (
     with_active_idle,
 )
 from advisor.predict.sets import OptionPredictor, has_short_blocks
-from advisor.predict.single_window import mean_window, window_of_point
 from advisor.settings import Settings
 from advisor.validity.drift import Compared, drifts_of, find_drifts, widened
 from advisor.validity.points import is_usable, undisputed, why_no_profile
@@ -85,7 +84,7 @@ from advisor_data.lists import Span
 from advisor_data.measurements import all_checks, checked_counts
 from advisor_models.model_predictor import ModelPredictor
 from advisor_models.registry import Registry
-from advisor_models.single_window import bundled_head
+from advisor_models.single_window import bundled_head, mean_window, window_of_point
 
 # How many jobs without a profile are named; a placement can have hundreds.
 _NAMED = 3

@@ -29,9 +29,8 @@ from advisor.predict.kernels import Kernels
 from advisor.predict.predictions import Prediction
 from advisor.predict.profiles import COLUMNS, Floats, Profile, Serving, speed_left
 from advisor.predict.sets import SERVER_HOLD_S, SetPredictor
-from advisor.predict.single_window import SoloWindow
 from advisor_data.bundled import bundled_table
-from advisor_models.single_window import bundled_head
+from advisor_models.single_window import SoloWindow, bundled_head
 
 SHIPPED = "advisor"  # the package's own answers, in `PublicFigures.off`
 

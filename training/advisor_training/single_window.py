@@ -1,7 +1,7 @@
 """Learns how jobs do on parts of a GPU from one window on the whole of it.
 
 From jobs that were measured at several shares, all but the whole GPU hidden. Differences to
-`advisor.predict.single_window.prior_kept` are learned, not their logarithms: at small shares of
+`advisor_models.single_window.prior_kept` are learned, not their logarithms: at small shares of
 small jobs these are large, and matter little.
 """
 
@@ -19,25 +19,23 @@ from advisor.core.gpu import WHOLE
 from advisor.core.records import SoloPoint
 from advisor.formats.wire import read, to_plain
 from advisor.predict.profiles import Floats, Profile, kind_of
-from advisor.predict.single_window import (
+from advisor_models.registry import hashes, trees_file, write_parsed
+from advisor_models.single_window import (
     COUNTERS,
+    ERRORS,
     ESTIMATED_SHARES,
+    HEADS,
     SM,
+    LeftOutJob,
+    SingleWindowHead,
+    SingleWindowManifest,
     SoloWindow,
     WindowEstimate,
+    as_float32,
     counter_features,
     prior_kept,
     share_features,
     window_of,
-)
-from advisor_models.registry import hashes, trees_file, write_parsed
-from advisor_models.single_window import (
-    ERRORS,
-    HEADS,
-    LeftOutJob,
-    SingleWindowHead,
-    SingleWindowManifest,
-    as_float32,
 )
 from advisor_training.learners import family_of
 from advisor_training.train import LIBRARIES, dataset_sha256, forest_bytes, write_model

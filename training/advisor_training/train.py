@@ -3,7 +3,7 @@
 How far the model carries to a GPU model that it has not learned from is measured, too. A GPU model
 is left out of training, with all its pairs, and so is the tested job, on every GPU model: what is
 the question is that of a new job on a new GPU. Intervals are those of the other GPU
-models, made without the one left out as in `conformal`.
+models, made without the one left out.
 """
 
 import hashlib

@@ -25,7 +25,6 @@ from advisor.core.objectives import NORMAL_90
 from advisor.predict.predictions import is_within
 from advisor.predict.profiles import Floats, Profile, kind_of, make_profiles
 from advisor.predict.sets import OptionPredictor, SetPredictor
-from advisor.predict.single_window import COUNTERS, ESTIMATED_SHARES, window_of
 from advisor_advice.conditions import (
     Expected,
     _bundled_alone as bundled_alone,
@@ -39,7 +38,13 @@ from advisor_data.bundled import (
     select,
 )
 from advisor_models.registry import Registry
-from advisor_models.single_window import BUNDLED, bundled_head
+from advisor_models.single_window import (
+    BUNDLED,
+    COUNTERS,
+    ESTIMATED_SHARES,
+    bundled_head,
+    window_of,
+)
 from advisor_training.learners import family_of
 from advisor_training.single_window import blind, learnable, left_out, write_single_window
 

@@ -38,7 +38,6 @@ from advisor.predict.profiles import (
     side,
     speed_features,
 )
-from advisor.predict.single_window import SoloWindow
 from advisor_models import registry
 from advisor_models.model_predictor import (
     LARGEST,
@@ -57,7 +56,7 @@ from advisor_models.registry import (
     on_gpu_model,
     write_artefact,
 )
-from advisor_models.single_window import bundled_head, drawn_errors, wider
+from advisor_models.single_window import SoloWindow, bundled_head, drawn_errors, wider
 from advisor_training.train import forest_bytes
 
 A, B = make_profile("a", 1), make_profile("b", 2)

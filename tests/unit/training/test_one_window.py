@@ -13,18 +13,16 @@ from advisor.core.records import PRIOR, SINGLE_WINDOW
 from advisor.errors import ModelError
 from advisor.predict.profiles import MEASURED_ON, Profile, kind_of, make_profiles
 from advisor.predict.sets import SetPredictor
-from advisor.predict.single_window import (
-    BUSY,
-    COUNTERS,
-    ESTIMATED_SHARES,
-    estimated_profile,
-    window_of,
-)
 from advisor_data.bundled import bundled_set_references, bundled_solo_points
 from advisor_models import single_window
 from advisor_models.single_window import (
+    BUSY,
+    COUNTERS,
+    ESTIMATED_SHARES,
     SingleWindowHead,
     bundled_head,
+    estimated_profile,
+    window_of,
 )
 from advisor_training.learners import family_of
 from advisor_training.single_window import blind, fit_single_window, learnable, left_out
