@@ -35,12 +35,15 @@ from advisor.core.records import (
 )
 from advisor.core.wording import unknown_job
 from advisor.errors import InputError
-from advisor.predict.card_factor import (
+from advisor.predict.card import (
     CardFactor,
     CardPredictor,
+    LimitPredictor,
     card_factor,
+    limit_warnings,
     observation_ratio,
     reference_logs,
+    under_limit,
 )
 from advisor.predict.kernels import Kernels, MeanEstimate, computes_in_bursts, kernels_beside
 from advisor.predict.measured import (
@@ -52,7 +55,6 @@ from advisor.predict.measured import (
     narrowed,
     windows_of,
 )
-from advisor.predict.power_limit import LimitPredictor, limit_warnings, under_limit
 from advisor.predict.predictions import Prediction, Predictions, Predictor, is_within
 from advisor.predict.profiles import (
     IDLE,

@@ -17,7 +17,7 @@ from unsafe_counts import checked_with
 
 from advisor.core.gpu import EQUAL, UNCAPPED, Split
 from advisor.core.records import REPLAY_SOURCE, UNCOUNTED_UNIT, WATCHED, Observation, PairPoint
-from advisor.predict.card_factor import CardFactor, CardPredictor
+from advisor.predict.card import CardFactor, CardPredictor
 from advisor.predict.kernels import Kernels
 from advisor.predict.measured import Window
 from advisor.predict.profiles import Profile
