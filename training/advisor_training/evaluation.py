@@ -28,7 +28,6 @@ from advisor.formats.wire import as_answer
 from advisor.predict.predictions import Prediction
 from advisor.predict.profiles import Floats, is_launch_bound, kind_of
 from advisor_models.model_predictor import ModelPredictor
-from advisor_training.intervals import COVERAGE, Coverage, calibrate, strictest
 from advisor_training.learners import (
     BOTH_UNSEEN,
     BY_FAMILY,
@@ -54,15 +53,18 @@ from advisor_training.learners import (
 )
 from advisor_training.rows import Data, LeftOut, Rows, flat
 from advisor_training.scoring import (
+    COVERAGE,
     QUESTIONS,
     RULES,
     Ceiling,
     Choice,
     ChoiceFigures,
     ChoiceQuestion,
+    Coverage,
     Error,
     Errors,
     KeptBy,
+    calibrate,
     choose,
     choose_by_rule,
     compare,
@@ -75,6 +77,7 @@ from advisor_training.scoring import (
     noise_ceiling,
     rounded_percent,
     speed_errors,
+    strictest,
 )
 from advisor_training.train import (
     add_pairs,

@@ -44,19 +44,6 @@ from advisor_models.registry import (
     place_of,
     trees_file,
 )
-from advisor_training.intervals import (
-    COVERAGE,
-    Calibrated,
-    Residuals,
-    bounds_of,
-    calibrate,
-    held,
-    left_out,
-    residuals_of,
-    strictest,
-    widening,
-    without_counters,
-)
 from advisor_training.learners import (
     BY_WORKLOAD,
     HEAD_LEARNERS,
@@ -82,7 +69,22 @@ from advisor_training.learners import (
     predicted,
 )
 from advisor_training.rows import LeftOut, Names, Rows, flat, make_data, make_rows, read_measured
-from advisor_training.scoring import fractions, head_errors, speed_errors
+from advisor_training.scoring import (
+    COVERAGE,
+    Calibrated,
+    Residuals,
+    bounds_of,
+    calibrate,
+    fractions,
+    head_errors,
+    held,
+    left_out,
+    residuals_of,
+    speed_errors,
+    strictest,
+    widening,
+    without_counters,
+)
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -44,8 +44,8 @@ from advisor_power.data.predictor import (
     parsed_manifest,
     parts,
 )
-from advisor_training.intervals import COVERAGE, Residuals, bounds_of, measured_coverage
 from advisor_training.learners import LEAST_IN_LEAF, PART_OF_FEATURES, SEED, TREES, PriorRegressor
+from advisor_training.scoring import COVERAGE, Residuals, bounds_of, measured_coverage
 from advisor_training.train import LIBRARIES, trees_files, write_model
 
 _Points: TypeAlias = Sequence[InputPoint]

@@ -49,7 +49,6 @@ from advisor_training.evaluation import (
     planned_fits,
     to_json,
 )
-from advisor_training.intervals import COVERAGE, Residuals, held, residuals_of, widening
 from advisor_training.learners import (
     BY_GPU_MODEL,
     HEAD_LEARNERS,
@@ -65,7 +64,7 @@ from advisor_training.learners import (
 )
 from advisor_training.reports import gpu_tables, page as to_html, said
 from advisor_training.rows import Data, Rows, flat, make_data, make_measurements, make_rows
-from advisor_training.scoring import head_errors
+from advisor_training.scoring import COVERAGE, Residuals, head_errors, held, residuals_of, widening
 from advisor_training.train import (
     DRAWS,
     Trained,

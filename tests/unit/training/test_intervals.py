@@ -18,19 +18,6 @@ from advisor.core.records import PairPoint
 from advisor.errors import InputError
 from advisor.predict.profiles import make_profiles
 from advisor_models.registry import LIMITED, SPLIT, UNCAPPED, LogBounds, on_gpu_model, place_of
-from advisor_training.intervals import (
-    Residuals,
-    bounds_of,
-    calibrate,
-    efficiency_residuals,
-    intervals,
-    left_out,
-    measured_coverage,
-    residuals_of,
-    strictest,
-    with_card_term,
-    without_counters,
-)
 from advisor_training.learners import (
     BY_RUN,
     BY_WORKLOAD,
@@ -42,7 +29,22 @@ from advisor_training.learners import (
     leave_job_out,
 )
 from advisor_training.rows import Names, Rows, make_measurements
-from advisor_training.scoring import Ceiling, Resamples, noise_ceiling
+from advisor_training.scoring import (
+    Ceiling,
+    Resamples,
+    Residuals,
+    bounds_of,
+    calibrate,
+    efficiency_residuals,
+    intervals,
+    left_out,
+    measured_coverage,
+    noise_ceiling,
+    residuals_of,
+    strictest,
+    with_card_term,
+    without_counters,
+)
 
 ROWS = training_set().rows
 
