@@ -232,7 +232,17 @@ class MeasuredPredictor:
         speeds = [self._speeds(n, profiles, *both) for n in range(len(profiles))]
         predictions = joined(splits, base)
         predictions = _changed(predictions, self._powers(profiles, *both), np.stack(speeds, axis=1))
-        return _with_latencies(predictions, windows)
+        # With the tails that windows at that split had; of other splits they say little.
+        tails = predictions.latencies_p99_ms.copy()
+        places = {split: place for place, split in enumerate(predictions.splits)}
+        for split in {w.split for w in windows} & places.keys():
+            there = [w.latencies_p99_ms for w in windows if w.split == split and w.latencies_p99_ms]
+            for job, of_job in enumerate(zip(*there, strict=True)):
+                if tails_ms := [ms for ms in of_job if ms is not None]:
+                    tails[:, job, places[split]] = astuple(
+                        P99_MEASURED.times(statistics.median(tails_ms))
+                    )
+        return replace(predictions, latencies_p99_ms=tails)
 
     def _speeds(
         self, n: int, profiles: Sequence[Profile], base: Predictions, evidence: "_Evidence"
@@ -464,17 +474,3 @@ def _widths(power_w: Floats, speeds: Floats) -> list[float]:
         math.hypot(*(math.log(high / low) for low, high in of_split))
         for of_split in every[1:].T.tolist()
     ]
-
-
-def _with_latencies(p: Predictions, windows: Sequence[Window]) -> Predictions:
-    """With the tails that windows at that split had; of other splits they say little."""
-    tails = p.latencies_p99_ms.copy()
-    places = {split: place for place, split in enumerate(p.splits)}
-    for split in {w.split for w in windows} & places.keys():
-        there = [w.latencies_p99_ms for w in windows if w.split == split and w.latencies_p99_ms]
-        for job, of_job in enumerate(zip(*there, strict=True)):
-            if tails_ms := [ms for ms in of_job if ms is not None]:
-                tails[:, job, places[split]] = astuple(
-                    P99_MEASURED.times(statistics.median(tails_ms))
-                )
-    return replace(p, latencies_p99_ms=tails)

@@ -361,9 +361,15 @@ def make_profiles(points: Iterable[SoloPoint]) -> dict[tuple[str, str], Profile]
         if best.get(WHOLE) and sum(map(bool, best.values())) > 1:
             # Wrong results make no profile, and still say where not to run.
             right, wrong = results_of_job(of_job)
+            newest_first = sorted(best[WHOLE], key=lambda p: p.started_at, reverse=True)
+            reports = (
+                (p.job_hash, p.reported)
+                for p in newest_first
+                if p.results == "right" and p.job_hash and p.reported
+            )
             profiles[key] = replace(
                 _smoothed(p for group in best.values() for p in group),
-                reported=_reported(best[WHOLE]),
+                reported=next(reports, None),
                 right_units=right,
                 wrong_units=wrong,
             )
@@ -418,7 +424,11 @@ def relative_capacity(profile: Profile, shares: Sequence[float] | Floats) -> Flo
     per_share = np.maximum.accumulate(profile.values["rate"] / profile.shares)
     below = np.searchsorted(profile.shares, wanted, side="right") - 1
     is_short = rates < (1 - serving.tolerance) * serving.offered_rate
-    could = np.maximum(rates, wanted * np.fmax(per_share[below], _per_active_percent(profile)))
+    column = "sm_active_percent"
+    active = math.nan if column in profile.missing else float(profile.values[column][-1])
+    # No job is taken to use less than 1 % of the SMs; NaN: not read.
+    per_active = float(profile.values["rate"][-1]) / max(active, 1.0)
+    could = np.maximum(rates, wanted * np.fmax(per_share[below], per_active))
     return np.where(is_short, rates, could) / profile.whole_gpu_rate
 
 
@@ -456,21 +466,6 @@ def with_rate(profile: Profile, rate: float) -> Profile:
         busy=min(profile.busy * float(part[-1]), 1.0),
         measured=None,
     )
-
-
-def _per_active_percent(profile: Profile) -> float:
-    """Rate on the whole GPU for each percent of the SMs that it is active on; NaN: not read."""
-    column = "sm_active_percent"
-    active = math.nan if column in profile.missing else float(profile.values[column][-1])
-    # No job is taken to use less than 1 % of the SMs.
-    return float(profile.values["rate"][-1]) / max(active, 1.0)
-
-
-def _reported(whole: Iterable[SoloPoint]) -> tuple[str, str] | None:
-    """Of points on the whole GPU, the newest whose results are right."""
-    newest_first = sorted(whole, key=lambda p: p.started_at, reverse=True)
-    reports = ((p.job_hash, p.reported) for p in newest_first if p.results == "right")
-    return next(((job_hash, values) for job_hash, values in reports if job_hash and values), None)
 
 
 def _middle(values: Sequence[float | None]) -> float:
@@ -785,25 +780,6 @@ def physical_power_w(sides: Sequence[Side]) -> Floats:
     return np.minimum(demanded_power_w(sides), power_limit_w(sides))
 
 
-def _bandwidth_factor(sides: Sequence[Side]) -> Floats:
-    """Part of the memory bandwidth that all want together which there is, at most 1; (n,)."""
-    demand = _summed(sides, "dram_active_percent")
-    return np.minimum(1.0, FULL_BANDWIDTH_PERCENT / np.maximum(demand, 1.0))
-
-
-def _power_factor(sides: Sequence[Side]) -> Floats:
-    """Part of the speed that the power limit leaves, at most 1; (n,).
-
-    The root of the dynamic power that there is, a prior that stands for what else two jobs take
-    from each other, too: with `speed_left` it is 9.4 points off for 8.8, and trees that
-    correct it are as far off as before, 4.2.
-    """
-    idle = _active_idle_power_w(sides)
-    # Not 1 W: speeds are to be the same where all watts of a card are larger by one factor.
-    dynamic = np.maximum(demanded_power_w(sides) - idle, 1e-3 * full_power_w(sides))
-    return np.sqrt(np.minimum(1.0, (power_limit_w(sides) - idle) / dynamic))
-
-
 def prior_kept(sides: Sequence[Side]) -> Floats:
     """What a job keeps of its rate at the share, by supply of bandwidth and power alone; (n,)."""
     return _supply(tuple(sides))["prior_kept"]
@@ -817,7 +793,17 @@ def beside(sides: Sequence[Side], n: int) -> tuple[Side, ...]:
 @functools.lru_cache(maxsize=16)
 def _supply(sides: tuple[Side, ...]) -> dict[str, Floats]:
     """What the GPU has for all of them."""
-    bandwidth, power = _bandwidth_factor(sides), _power_factor(sides)
+    # Parts, at most 1: of the memory bandwidth that all want together which there is, and of the
+    # speed that the power limit leaves.
+    demand = _summed(sides, "dram_active_percent")
+    bandwidth = np.minimum(1.0, FULL_BANDWIDTH_PERCENT / np.maximum(demand, 1.0))
+    idle = _active_idle_power_w(sides)
+    # Not 1 W: speeds are to be the same where all watts of a card are larger by one factor.
+    dynamic = np.maximum(demanded_power_w(sides) - idle, 1e-3 * full_power_w(sides))
+    # The root of the dynamic power that there is, a prior that stands for what else two jobs take
+    # from each other, too: with `speed_left` it is 9.4 points off for 8.8, and trees that correct
+    # it are as far off as before, 4.2.
+    power = np.sqrt(np.minimum(1.0, (power_limit_w(sides) - idle) / dynamic))
     return {
         "bandwidth_factor": bandwidth,
         "power_factor": power,
