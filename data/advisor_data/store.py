@@ -694,7 +694,7 @@ def back_up(url: str | None, home: Path, file: Path) -> int:
     if file.exists() and file.samefile(source):
         raise InputError(f"{file} is the database itself", fix="give another name")
     with _draft_beside(file) as draft:
-        with _raw(engine) as database, closing(_connect(draft)) as copy:
+        with _raw(engine) as database, closing(sqlite3.connect(draft, timeout=_PATIENCE_S)) as copy:
             _copy(database, copy)
             # In write-ahead mode it could not be read from a medium that cannot be written.
             copy.execute("PRAGMA journal_mode=DELETE")
@@ -728,7 +728,7 @@ def restore(url: str | None, home: Path, file: Path, *, overwrite: bool = False)
         raise InputError(f"there is no file {file}")
     with _draft_beside(target) as draft:
         # A copy of the copy, to check and to raise; with all of it, should it be a live database.
-        with closing(_connect(draft)) as ours:
+        with closing(sqlite3.connect(draft, timeout=_PATIENCE_S)) as ours:
             uri = f"file:{quote(str(file))}?mode=ro"
             with (
                 StoreError.instead_of(
@@ -750,7 +750,7 @@ def restore(url: str | None, home: Path, file: Path, *, overwrite: bool = False)
                 connection.execute(update(changes).values(count=time.time_ns() // 1000))
         finally:
             engine_of_draft.dispose()
-        with closing(_connect(draft)) as copy, _raw(engine) as database:
+        with closing(sqlite3.connect(draft, timeout=_PATIENCE_S)) as copy, _raw(engine) as database:
             _copy(copy, database)
 
 
@@ -935,10 +935,6 @@ def _copy(source: sqlite3.Connection, target: sqlite3.Connection) -> None:
 def _check_whole(connection: sqlite3.Connection, name: Path) -> None:
     if (report := connection.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
         raise StoreError(f"{name} is damaged", why=" ".join(report.split()), fix=RESTORE)
-
-
-def _connect(file: Path) -> sqlite3.Connection:
-    return sqlite3.connect(file, timeout=_PATIENCE_S)
 
 
 @contextmanager

@@ -316,6 +316,11 @@ ERRORS = "errors.json"
 # same one.
 _OF_WORLD = 1 / 4
 
+# Of what `prior_estimate` says, standard deviation of the logarithm of watts on a part of the GPU,
+# and of the speed beside others without limits, for each 1 of that of the SM activity: the bundled
+# jobs and sets.
+_SPREAD_W, _SPREAD_BESIDE = 0.2, 0.3
+
 # Quantile of 95 % of Student's t, for 1 to 10 degrees of freedom.
 _STUDENT_95 = (6.314, 2.920, 2.353, 2.132, 2.015, 1.943, 1.895, 1.860, 1.833, 1.812)
 
@@ -381,7 +386,13 @@ class SingleWindowHead:
         """The same, with how far off it may be at each share: as far as other families were."""
         estimate, profile = self.estimate(window), self.likeliest(window)
         if not window.is_learned:
-            return replace(profile, doubt=_prior_doubt(window, estimate))
+            ends = np.array([prior_estimate(window, off).numbers() for off in (-1, 1)])
+            ratios = np.maximum(ends, 0.01) / np.maximum(estimate.numbers(), 0.01)
+            off = np.abs(np.log(ratios)).max(axis=0)
+            rates = off[len(COUNTERS) :][: len(ESTIMATED_SHARES)]
+            watts = np.full(len(rates), _SPREAD_W)
+            spread = np.array([[*rates, _SPREAD_BESIDE * off[0]], [*watts, 0.0]])
+            return replace(profile, doubt=spread)
         near = np.array([*self._nearest(window, estimate, is_server=is_server).values()])
         kept = np.maximum(estimate.numbers() + near, 0.01)[:, len(COUNTERS) :]
         rate, drawn = np.split(kept, 2, axis=1)
@@ -424,21 +435,6 @@ class SingleWindowHead:
         ):
             nearest.setdefault(job.family, np.array(job.errors))
         return nearest
-
-
-# Of what `prior_estimate` says, standard deviation of the logarithm of watts on a part of the GPU,
-# and of the speed beside others without limits, for each 1 of that of the SM activity: the bundled
-# jobs and sets.
-_SPREAD_W, _SPREAD_BESIDE = 0.2, 0.3
-
-
-def _prior_doubt(window: SoloWindow, estimate: WindowEstimate) -> Floats:
-    """`Profile.doubt` of what `prior_estimate` says."""
-    ends = np.array([prior_estimate(window, off).numbers() for off in (-1, 1)])
-    off = np.abs(np.log(np.maximum(ends, 0.01) / np.maximum(estimate.numbers(), 0.01))).max(axis=0)
-    rates = off[len(COUNTERS) :][: len(ESTIMATED_SHARES)]
-    watts = np.full(len(rates), _SPREAD_W)
-    return np.array([[*rates, _SPREAD_BESIDE * off[0]], [*watts, 0.0]])
 
 
 def drawn_errors(near: Mapping[str, Floats], families: Iterable[str]) -> Callable[[int], Floats]:

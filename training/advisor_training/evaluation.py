@@ -6,7 +6,6 @@ import statistics
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import partial
 from importlib import resources
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias, get_args
@@ -39,16 +38,18 @@ from advisor_training.learners import (
     POWER_LEARNER,
     PROTOCOLS,
     RANDOM_ROWS,
-    AfterFit,
+    SPEED_LEARNER,
     Fitted,
     HeldOut,
     Learner,
     Mask,
+    OnFold,
     Regressors,
     extra_trees,
     fit,
     has_other_runs,
     joined,
+    leave_out,
     paper_learner,
 )
 from advisor_training.rows import Data, LeftOut, Rows, flat
@@ -76,7 +77,6 @@ from advisor_training.scoring import (
     keys_of,
     noise_ceiling,
     rounded_percent,
-    speed_errors,
     strictest,
 )
 from advisor_training.train import (
@@ -97,8 +97,6 @@ PAPER = "paper"
 
 COSTS = {OURS: 1.0, "linear": 0.02, PHYSICAL: 0.001, PAPER: 0.3}
 """Time of a fit relative to the model's, by method; for the time that is left only."""
-
-RunProtocol: TypeAlias = Callable[[Rows, Learner, AfterFit], HeldOut]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -143,7 +141,7 @@ def _put_to(name: str, question: ChoiceQuestion) -> ChoiceQuestion:
 
 
 def ask(
-    name: str, learner: Learner, data: Data, protocol: RunProtocol, tick: AfterFit
+    name: str, learner: Learner, data: Data, protocol: str, progress: OnFold | None = None
 ) -> _MethodResult:
     """A method's answers under a protocol."""
     seconds: list[float] = []
@@ -154,7 +152,8 @@ def ask(
         seconds.append(time.perf_counter() - start)
         return fitted
 
-    return _MethodResult(name, protocol(data.rows, timed, tick), float(np.median(seconds)))
+    held_out = leave_out(data.rows, timed, PROTOCOLS[protocol].draws(data.rows), progress)
+    return _MethodResult(name, held_out, float(np.median(seconds)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -235,7 +234,7 @@ def _job(
 
 
 def leave_gpus_out(
-    data: Data, tick: AfterFit
+    data: Data, progress: OnFold | None = None
 ) -> Iterator[tuple[Mapping[str, Any], list[Mapping[str, Any]]]]:
     """Each GPU model left out, then with pairs of it added; nothing where there is one only.
 
@@ -243,10 +242,8 @@ def leave_gpus_out(
     """
     for name in gpu_models(data.rows):
         mask = data.rows.gpu_model == name
-        carried = carry_over(
-            data.rows, mask, name, LEARNERS[OURS], lambda name, done, total: tick()
-        )
-        added = add_pairs(data.rows, mask, LEARNERS[OURS], lambda name, done, total: tick())
+        carried = carry_over(data.rows, mask, name, LEARNERS[OURS], progress)
+        added = add_pairs(data.rows, mask, LEARNERS[OURS], progress)
         figures = {
             "left_out": name,
             "learned_pairs": carried.learned_pairs,
@@ -479,17 +476,19 @@ def run_evaluation(data: Data, *, quick: bool, watch: OnProgress) -> Evaluation:
     Raises:
         InputError: too few pairs to leave some out.
     """
+
+    def progress(protocol: str, name: str) -> OnFold:
+        return lambda _left_out, _done, _total: watch(protocol, name)
+
     learners = {**LEARNERS, PAPER: paper_learner(data.profiles)}
     results = {
-        (protocol, name): ask(
-            name, learners[name], data, PROTOCOLS[protocol].answer, partial(watch, protocol, name)
-        )
+        (protocol, name): ask(name, learners[name], data, protocol, progress(protocol, name))
         for protocol, name in _compared_methods(data, quick=quick)
     }
     ours = results[BY_WORKLOAD, OURS]
     chosen = {name: ours.choices(data, name) for name in HEADLINE}
     held_out = ours.held_out
-    gpus = [] if quick else list(leave_gpus_out(data, partial(watch, OTHER_GPU, OURS)))
+    gpus = [] if quick else list(leave_gpus_out(data, progress(OTHER_GPU, OURS)))
     bounds = zip(data.measurements, data.with_launch_bound(), strict=True)
     return Evaluation(
         quick=quick,
@@ -518,7 +517,7 @@ def run_evaluation(data: Data, *, quick: bool, watch: OnProgress) -> Evaluation:
             if protocol not in (RANDOM_ROWS, BY_PAIR) and name != PAPER
             for row in limit_rows(data, protocol, answers)
         ),
-        seeds=() if quick else tuple(_seeds(data, ours, watch)),
+        seeds=() if quick else tuple(_seeds(data, ours, progress(OTHER_SEEDS, OURS))),
         chosen={name: tuple(of_method) for name, of_method in chosen.items()},
         compared=compare(data, held_out, (data.rows.kind == "nine")[held_out.row]),
     )
@@ -527,7 +526,7 @@ def run_evaluation(data: Data, *, quick: bool, watch: OnProgress) -> Evaluation:
 def planned_fits(data: Data, *, quick: bool) -> dict[tuple[str, str], int]:
     """How many fits an evaluation takes, by protocol and method, in the order of its work."""
     fits = {
-        (protocol, name): PROTOCOLS[protocol].fits(data.rows)
+        (protocol, name): sum(1 for _ in PROTOCOLS[protocol].draws(data.rows))
         for protocol, name in _compared_methods(data, quick=quick)
     }
     if quick:
@@ -554,7 +553,7 @@ def _compared_methods(data: Data, *, quick: bool) -> list[tuple[str, str]]:
     return [*shared, *strict]
 
 
-def _seeds(data: Data, ours: _MethodResult, watch: OnProgress) -> Iterator[Mapping[str, Any]]:
+def _seeds(data: Data, ours: _MethodResult, progress: OnFold) -> Iterator[Mapping[str, Any]]:
     """The model's own seed, then the others."""
     yield _seed(data, 0, ours)
     for seed in _SEEDS:
@@ -562,8 +561,7 @@ def _seeds(data: Data, ours: _MethodResult, watch: OnProgress) -> Iterator[Mappi
         def learner(rows: Rows, seed: int = seed) -> Regressors:
             return fit(lambda: extra_trees(seed), rows)
 
-        tick = partial(watch, OTHER_SEEDS, OURS)
-        yield _seed(data, seed, ask(OURS, learner, data, PROTOCOLS[BY_WORKLOAD].answer, tick))
+        yield _seed(data, seed, ask(OURS, learner, data, BY_WORKLOAD, progress))
 
 
 def _seed(data: Data, seed: int, results: _MethodResult) -> Mapping[str, Any]:
@@ -707,7 +705,7 @@ def evaluate_local(predictor: ModelPredictor, data: Data) -> LocalEvaluation:
     scores = fractions(rows, held_out, OBJECTIVES[DEFAULT_OBJECTIVE], POLICY.tie)
     if not len(scores):
         raise InputError("no measured split did any work", fix="measure pairs: advisor colocate")
-    rates = speed_errors(rows, held_out)
+    rates = head_errors(rows, held_out, SPEED_LEARNER)
     held = (
         *_within((p.parts[0].speed for p in predicted), rows.speed_a),
         *_within((p.parts[1].speed for p in predicted), rows.speed_b),

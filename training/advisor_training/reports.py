@@ -9,7 +9,6 @@ import io
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
@@ -22,7 +21,6 @@ from markupsafe import Markup, escape
 
 from advisor.core.objectives import DEFAULT_OBJECTIVE, OBJECTIVES, RAW_OBJECTIVE, Interval
 from advisor.core.wording import count_of
-from advisor.errors import StoreError
 from advisor.files import PUBLIC_FILE, open_home, replace_file
 from advisor.predict.profiles import Floats
 from advisor.settings import read_settings
@@ -39,6 +37,7 @@ from advisor_training.evaluation import (
 from advisor_training.learners import BY_WORKLOAD, PROTOCOLS
 from advisor_training.rows import flat
 from advisor_training.scoring import QUESTIONS, ChoiceFigures, Errors
+from advisor_training.train import write_into
 
 _BLUE = "#2b83ba"  # dark and light enough for both backgrounds
 
@@ -54,21 +53,6 @@ class TextTable:
     title: str
     headings: Sequence[str]
     rows: Sequence[Sequence[str]]
-
-
-def make_folder(folder: Path) -> None:
-    """Make the folder: before minutes of work, not after.
-
-    Raises:
-        StoreError: it cannot be made.
-    """
-    with _writing(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-
-
-def _writing(folder: Path) -> AbstractContextManager[None]:
-    what = f"nothing can be written to {folder}"
-    return StoreError.instead_of(OSError, what, fix="give another folder with --out")
 
 
 @functools.cache
@@ -95,11 +79,11 @@ def write_evaluation(evaluation: Evaluation, folder: Path) -> tuple[Path, ...]:
         StoreError: the files cannot be written.
     """
     contents = {HTML_NAME: page(evaluation).encode(), JSON_NAME: to_json(evaluation).encode()}
-    make_folder(folder)
-    with _writing(folder):
-        return tuple(
-            replace_file(folder / name, data, PUBLIC_FILE) for name, data in contents.items()
-        )
+    write_into(
+        folder,
+        lambda to: [replace_file(to / n, data, PUBLIC_FILE) for n, data in contents.items()],
+    )
+    return tuple(folder / name for name in contents)
 
 
 def page(evaluation: Evaluation) -> str:
@@ -160,7 +144,7 @@ def page(evaluation: Evaluation) -> str:
                 ],
             ),
         ],
-        protocols=PROTOCOLS.values(),
+        protocols=PROTOCOLS,
     )
 
 

@@ -90,7 +90,7 @@ from advisor_training.train import (
     fit_model,
     make_artefact,
     make_training_set,
-    write_model,
+    write_into,
 )
 
 POINTS = "points.json"
@@ -873,7 +873,7 @@ def _challenged(
         return report
     # The version may be there from a run that was killed.
     if new.version not in registry.versions():
-        write_model(draft, lambda folder: write_artefact(folder, artefact))
+        write_into(draft, lambda folder: write_artefact(folder, artefact))
         registry.add(draft)
     registry.promote(new.version, now)
     return replace(report, outcome="promoted", champion=new.version, replaced=report.champion)

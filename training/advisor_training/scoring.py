@@ -77,6 +77,7 @@ from advisor.predict.predictions import (
     safe_splits_of,
 )
 from advisor.predict.profiles import COLUMNS, NEEDED, Floats, Profile, kind_of, of_job
+from advisor_models.model_predictor import SPEED
 from advisor_models.registry import (
     LIMITED,
     SPLIT,
@@ -100,6 +101,7 @@ from advisor_training.learners import (
     Learner,
     Mask,
     has_other_runs,
+    leave_out,
 )
 from advisor_training.rows import (
     BASELINES,
@@ -189,7 +191,7 @@ def with_card_term(strata: Strata, card_spread: float) -> Strata:
 
 def left_out(rows: Rows, learner: Learner) -> HeldOut:
     """Predictions of all rows under the `strictest` protocol."""
-    return PROTOCOLS[strictest(rows)].answer(rows, learner, lambda: None)
+    return leave_out(rows, learner, PROTOCOLS[strictest(rows)].draws(rows))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -650,25 +652,18 @@ def fractions(rows: Rows, predicted: HeldOut, objective: Objective, tie: float) 
     return np.array(parts)
 
 
-def speed_errors(rows: Rows, predicted: HeldOut, kind: str = "nine") -> Floats:
-    """|predicted / measured - 1| of first jobs, then of second ones, at one kind of split.
+def head_errors(rows: Rows, predicted: HeldOut, learner: HeadLearner, kind: str = "nine") -> Floats:
+    """|predicted / measured - 1| of a head at one kind of split, part by part, where known.
 
-    A relative speed is a rate over a constant, so this is the relative error of the rates, too.
-    Rates measured as 0 have no relative error and are left out.
+    A relative speed is a rate over a constant, so that of speeds, as served, is the relative error
+    of the rates, too. What was measured as 0 has no relative error and is left out.
     """
     tests = rows.kind[predicted.row] == kind
-    row = predicted.row[tests]
-    measured = np.concatenate([rows.speed_a[row], rows.speed_b[row]])
-    positive = measured > 0
-    return np.abs(flat(predicted.speed[tests])[positive] / measured[positive] - 1)
-
-
-def head_errors(rows: Rows, predicted: HeldOut, learner: HeadLearner, kind: str = "nine") -> Floats:
-    """|predicted / measured - 1| of a head at one kind of split, part by part, where known."""
-    tests = rows.kind[predicted.row] == kind
+    name = learner.head.name
+    expected = flat((predicted.speed if name == SPEED.name else predicted.heads[name])[tests])
     measured = flat(learner.measured(rows)[predicted.row[tests]])
-    errors = np.abs(flat(predicted.heads[learner.head.name][tests]) / measured - 1)
-    return errors[~np.isnan(errors)]
+    is_known = measured > 0  # NaN is not
+    return np.abs(expected[is_known] / measured[is_known] - 1)
 
 
 def _results(

@@ -38,7 +38,7 @@ from advisor_models.single_window import (
     window_of,
 )
 from advisor_training.learners import family_of
-from advisor_training.train import LIBRARIES, dataset_sha256, forest_bytes, write_model
+from advisor_training.train import LIBRARIES, dataset_sha256, forest_bytes, write_into
 
 TREES, LEAST_IN_LEAF, SEED = 60, 3, 0
 """As many trees as the heads of pairs have; a profile has few rows, so leaves are smaller."""
@@ -86,7 +86,7 @@ def write_single_window(
         files=hashes(files),
     )
 
-    write_model(
+    write_into(
         folder,
         lambda to: write_parsed(
             to, files, manifest, lambda _, text: read(SingleWindowManifest, text)

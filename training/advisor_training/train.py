@@ -51,6 +51,7 @@ from advisor_training.learners import (
     OPTIONAL_LEARNERS,
     PART_OF_FEATURES,
     SEED,
+    SPEED_LEARNER,
     TREES,
     Draw,
     HeadLearner,
@@ -80,7 +81,6 @@ from advisor_training.scoring import (
     held,
     left_out,
     residuals_of,
-    speed_errors,
     strictest,
     widening,
     without_counters,
@@ -340,14 +340,14 @@ def forest_bytes(regressor: Any) -> bytes:
     return nodes[np.concatenate(levels)].tobytes()
 
 
-def write_model(folder: Path, write: Callable[[Path], None]) -> None:
-    """Make a folder and write a model into it.
+def write_into(folder: Path, write: Callable[[Path], object] = lambda _: None) -> None:
+    """Make a folder and write into it; without `write`, before minutes of work, make it only.
 
     Raises:
-        StoreError: it cannot be written.
+        StoreError: it cannot be made or written to.
     """
     with StoreError.instead_of(
-        OSError, f"the model cannot be written to {folder}", fix="give another folder with --out"
+        OSError, f"nothing can be written to {folder}", fix="give another folder with --out"
     ):
         folder.mkdir(parents=True, exist_ok=True)
         write(folder)
@@ -521,22 +521,11 @@ def _figures(
         figures[word] = float(scores.mean())
         figures[f"{word}_p10"] = float(np.quantile(scores, 0.1))
         figures[f"{word}_worst"] = float(scores.min())
-    rates, uncapped = speed_errors(rows, held_out), speed_errors(rows, held_out, "uncapped")
-    figures |= {
-        "rate_mean_error": float(rates.mean()),
-        "rate_median_error": float(np.median(rates)),
-    }
-    others = [learner for learner in learners if learner.head.name != "speed"]
-    figures |= {
-        f"{x.head.name}_mean_error": float(head_errors(rows, held_out, x).mean()) for x in others
-    }
-    figures["uncapped_rate_mean_error"] = float(uncapped.mean())
-    figures |= {
-        f"uncapped_{x.head.name}_mean_error": float(
-            head_errors(rows, held_out, x, "uncapped").mean()
-        )
-        for x in others
-    }
+    for kind, where in (("nine", ""), ("uncapped", "uncapped_")):
+        for learner in learners:
+            errors = head_errors(rows, held_out, learner, kind)
+            figures[f"{where}{figure_word(learner.head.name)}_mean_error"] = float(errors.mean())
+    figures["rate_median_error"] = float(np.median(head_errors(rows, held_out, SPEED_LEARNER)))
     held = {f"{figure_word(n)}_coverage": part.overall for n, part in calibrated.held.items()}
     return {f"{name}_percent": round(100 * v, 3) for name, v in (figures | held).items()}
 

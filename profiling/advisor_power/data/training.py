@@ -46,7 +46,7 @@ from advisor_power.data.predictor import (
 )
 from advisor_training.learners import LEAST_IN_LEAF, PART_OF_FEATURES, SEED, TREES, PriorRegressor
 from advisor_training.scoring import COVERAGE, Residuals, bounds_of, measured_coverage
-from advisor_training.train import LIBRARIES, trees_files, write_model
+from advisor_training.train import LIBRARIES, trees_files, write_into
 
 _Points: TypeAlias = Sequence[InputPoint]
 FittedPower: TypeAlias = Callable[[_Points], Floats]
@@ -440,7 +440,7 @@ def write_input_model(folder: Path, trained: TrainedInputs) -> InputManifest:
         files=hashes(contents),
     )
     manifest = replace(unnamed, version=version_of(unnamed))
-    write_model(folder, lambda to: write_parsed(to, contents, manifest, parsed_manifest))
+    write_into(folder, lambda to: write_parsed(to, contents, manifest, parsed_manifest))
     return manifest
 
 

@@ -54,6 +54,7 @@ from advisor_data.bundled import bundled_pair_points, bundled_reference_points, 
 from advisor_data.files import read_points
 from advisor_training.learners import (
     POWER_LEARNER,
+    SPEED_LEARNER,
     Fitted,
     Predicted,
     as_predicted,
@@ -77,7 +78,7 @@ from advisor_training.rows import (
     taught_here,
     teach,
 )
-from advisor_training.scoring import head_errors, speed_errors
+from advisor_training.scoring import head_errors
 
 SOLOS = solo_points()
 PROFILES = make_profiles(SOLOS)
@@ -384,11 +385,11 @@ def test_errors_are_relative_and_of_one_kind_of_split() -> None:
     factor, n = np.where(ROWS.share_a == 50, 1.5, 1.0), len(ROWS)
     speeds = np.column_stack([ROWS.speed_a * factor, ROWS.speed_b * factor])
     found = as_held_out(np.full(n, "any"), np.arange(n), as_predicted(speeds, ROWS.power_w))
-    errors, count = speed_errors(ROWS, found), np.count_nonzero(ROWS.kind == "nine")
+    errors, count = head_errors(ROWS, found, SPEED_LEARNER), np.count_nonzero(ROWS.kind == "nine")
     assert dict(zip(*np.unique(errors.round(9), return_counts=True), strict=True)) == {
         0: 2 * count - 30, 0.5: 30
     }  # fmt: skip
-    assert speed_errors(ROWS, found, "uncapped").max() == 0
+    assert head_errors(ROWS, found, SPEED_LEARNER, "uncapped").max() == 0
     assert head_errors(ROWS, found, POWER_LEARNER).max() == 0
 
 
