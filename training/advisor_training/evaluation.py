@@ -57,7 +57,6 @@ from advisor_training.scoring import (
     COVERAGE,
     QUESTIONS,
     RULES,
-    Ceiling,
     Choice,
     ChoiceFigures,
     ChoiceQuestion,
@@ -75,7 +74,7 @@ from advisor_training.scoring import (
     fractions,
     head_errors,
     keys_of,
-    noise_ceiling,
+    noise_scores,
     rounded_percent,
     strictest,
 )
@@ -126,7 +125,7 @@ class _MethodResult:
         """Errors over the rows of a mask; the paper's method has none of single jobs."""
         errors = errors_of(data, self.held_out, which)
         if self.name == PAPER:
-            return replace(errors, rate=None, speed=None, speeds_sum=None)
+            return replace(errors, rate=None, speed=None)
         return errors
 
 
@@ -392,7 +391,8 @@ class Evaluation:
     Attributes:
         quick: Whether only the model, physics and the paper's method were asked, by workload.
         basis: What it rests on: GPU models, and how many of each thing; `left_out` has reasons.
-        ceilings: The noise ceiling by objective; None where no pair was measured twice.
+        ceilings: The noise ceiling by objective: how many `noise_scores`, and their mean; None
+            where no pair was measured twice.
         choices: What the choices of methods and rules are worth, a row for each protocol, method,
             objective and subset of the pairs (`Some`), as `figures`. A protocol says what the
             method had seen, rules see nothing; `scope` is what is chosen from.
@@ -419,7 +419,7 @@ class Evaluation:
 
     quick: bool
     basis: Mapping[str, Any]
-    ceilings: Mapping[str, Ceiling | None]
+    ceilings: Mapping[str, Mapping[str, float] | None]
     choices: tuple[Mapping[str, Any], ...]
     errors: tuple[Mapping[str, Any], ...]
     wanted_coverage: float
@@ -502,7 +502,12 @@ def run_evaluation(data: Data, *, quick: bool, watch: OnProgress) -> Evaluation:
             "splits": len(data.rows),
             "left_out": data.left_out,
         },
-        ceilings={o.name: noise_ceiling(data.measurements, o) for o in OBJECTIVES.values()},
+        ceilings={
+            name: {"choices": len(scores), "mean_percent": 100 * statistics.mean(scores)}
+            if (scores := noise_scores(data.measurements, objective))
+            else None
+            for name, objective in OBJECTIVES.items()
+        },
         choices=tuple(_choice_rows(data, results)),
         errors=tuple(_error_rows(data, results)),
         wanted_coverage=COVERAGE,

@@ -321,7 +321,7 @@ def printed_tables(
     cells = _choice_figures(evaluation)[BY_WORKLOAD].map(attrgetter("fraction")).map(_bounded)
     rows = cells.unstack(sort=False).reindex(columns=[*objectives]).fillna("-").itertuples()
     ceilings = [evaluation.ceilings[name] for name in objectives]
-    noise = [f"{c.mean_percent:.2f}" if c else "-" for c in ceilings]
+    noise = [f"{c['mean_percent']:.2f}" if c else "-" for c in ceilings]
     # Each method under each protocol: what it saves, and how far it is off.
     figures, errors = _choice_figures(evaluation), errors_of_all_pairs(evaluation)
     steps = [step for name in PROTOCOLS for step in errors.index if step[0] == name]

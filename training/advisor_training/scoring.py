@@ -43,7 +43,7 @@ import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Literal, TypeAlias
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -527,77 +527,31 @@ def _estimate(value: float, drawn: npt.NDArray[np.float64]) -> Interval:
     return Interval(value, float(low), float(high))
 
 
-# Part of the differences between two takes that is smaller than what is called the noise.
-_NOISE_QUANTILE = 0.95
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ceiling:
+def noise_scores(measurements: Iterable[Measurement], objective: Objective) -> list[float]:
     """What the best possible predictor would reach, since the truth itself is noisy.
 
     A take is one repeat of the nine splits of a pair. Each choice takes the best split of one take
-    and scores it on another one, as a part of that one's best. Takes in steps of 10
-    and takes at safe counts are not compared: they have too few splits in common.
-
-    Attributes:
-        pairs: Pairs that were taken twice or more.
-        other_card_pairs: Of them, those whose takes come from several cards.
-        choices: Ordered couples of takes.
-        mean_percent: Mean score; `median_percent`, `p10_percent` (a tenth of the choices score
-            less) and `worst_percent` likewise.
-        noise_percent: How much an uneven split over 50/50 differs between two takes; 95 % of the
-            differences are smaller. A smaller gain is a tie.
+    and scores it on another one, as a fraction of that one's best. Takes in steps of 10 and takes
+    at safe counts are not compared: they have too few splits in common. There is a score for each
+    ordered couple of takes of a pair; none where no pair was taken twice.
     """
-
-    pairs: int
-    other_card_pairs: int
-    choices: int
-    mean_percent: float
-    median_percent: float
-    p10_percent: float
-    worst_percent: float
-    noise_percent: float
-
-
-# UUID of the GPU, and the results of one take.
-_Take: TypeAlias = tuple[str, ResultsBySplit]
-
-
-def noise_ceiling(measurements: Iterable[Measurement], objective: Objective) -> Ceiling | None:
-    """The ceiling over all pairs with two takes or more; None where there are none."""
-    by_pair = [
-        _alike(
-            [(m.gpu_uuid, results) for m in of_pair for results in m.repeats],
-            beside_itself=pair[0] == pair[1],
+    by_pair = grouped(measurements, lambda m: m.pair).items()
+    return [
+        score
+        for pair, of_pair in by_pair
+        for takes in _alike(
+            [results for m in of_pair for results in m.repeats], beside_itself=pair[0] == pair[1]
         )
-        for pair, of_pair in grouped(measurements, lambda m: m.pair).items()
+        for score in _scores(takes, objective)
     ]
-    takes = [take for groups in by_pair for take in groups]
-    scores = [score for take in takes for score in _scores(take, objective)]
-    changes = [change for take in takes for change in _changes(take, objective)]
-    if not scores or not changes:
-        return None
-    return Ceiling(
-        pairs=sum(map(bool, by_pair)),
-        other_card_pairs=sum(
-            any(len({gpu_uuid for gpu_uuid, _ in takes}) > 1 for takes in groups)
-            for groups in by_pair
-        ),
-        choices=len(scores),
-        mean_percent=100 * statistics.mean(scores),
-        median_percent=100 * statistics.median(scores),
-        p10_percent=100 * float(np.quantile(scores, 0.1)),
-        worst_percent=100 * min(scores),
-        noise_percent=100 * float(np.quantile(changes, _NOISE_QUANTILE)),
-    )
 
 
-def _alike(takes: Sequence[_Take], *, beside_itself: bool) -> list[list[_Take]]:
+def _alike(takes: Sequence[ResultsBySplit], *, beside_itself: bool) -> list[list[ResultsBySplit]]:
     """Takes in groups, two or more in each, that have enough of the nine splits in common."""
-    groups: list[list[_Take]] = []
+    groups: list[list[ResultsBySplit]] = []
     for take in takes:
         for group in groups:
-            common = set(take[1]).intersection(*(other for _, other in group))
+            common = set(take).intersection(*group)
             if is_full(common, beside_itself=beside_itself):
                 group.append(take)
                 break
@@ -606,28 +560,13 @@ def _alike(takes: Sequence[_Take], *, beside_itself: bool) -> list[list[_Take]]:
     return [group for group in groups if len(group) > 1]
 
 
-def _scores(takes: Sequence[_Take], objective: Objective) -> Iterator[float]:
-    for (_, first), (_, other) in itertools.permutations(takes, 2):
+def _scores(takes: Sequence[ResultsBySplit], objective: Objective) -> Iterator[float]:
+    for first, other in itertools.permutations(takes, 2):
         common = first.keys() & other.keys()
         chosen = best([Candidate(split, first[split]) for split in common], objective, 0.0).split
         most = max(objective.value(other[split]) for split in common)
         if most > 0:
             yield objective.value(other[chosen]) / most
-
-
-def _changes(takes: Sequence[_Take], objective: Objective) -> Iterator[float]:
-    """Relative differences of (an uneven split over 50/50) between each two takes."""
-    for (_, first), (_, other) in itertools.combinations(takes, 2):
-        for split in sorted(first.keys() & other.keys() - {EQUAL}):
-            ratios = sorted(_over_equal(take, split, objective) for take in (first, other))
-            if ratios[1] > 0:
-                yield 1 - ratios[0] / ratios[1]
-
-
-def _over_equal(results: ResultsBySplit, split: Split, objective: Objective) -> float:
-    """Value at the split for each one at 50/50; 0 where 50/50 is worth nothing."""
-    equal = objective.value(results[EQUAL])
-    return objective.value(results[split]) / equal if equal > 0 else 0.0
 
 
 def fractions(rows: Rows, predicted: HeldOut, objective: Objective, tie: float) -> Floats:
@@ -704,7 +643,6 @@ class Errors:
     speed: Error | None
     power: Error | None
     rates_sum: Error | None
-    speeds_sum: Error | None
 
 
 def compare(
@@ -738,7 +676,6 @@ def errors_of(data: Data, held_out: HeldOut, which: Mask) -> Errors:
         speed=error(flat(speeds), flat(measured_speeds)),
         power=error(*compared["power"]),
         rates_sum=error(rates.sum(axis=1), measured_rates.sum(axis=1)),
-        speeds_sum=error(speeds.sum(axis=1), measured_speeds.sum(axis=1)),
     )
 
 
@@ -1059,7 +996,6 @@ class ChoiceFigures:
             where none was asked for or nothing is shared.
         fraction: Value for each one of the oracle.
         p10_percent: A tenth of the choices reaches less of the oracle.
-        worst_choice: What was chosen there, and what the oracle is.
         over: Gain over each baseline, `mean_percent` and `median_percent` of so many `choices`;
             without those that were never measured. The mean of ratios hangs on few pairs in which
             the baseline starves a job; the median does not.
@@ -1078,8 +1014,6 @@ class ChoiceFigures:
     fraction: Interval
     p10_percent: float
     worst_percent: float
-    worst_pair: tuple[str, str]
-    worst_choice: tuple[str, str]
     over: Mapping[str, Mapping[str, float]]
 
     @property
@@ -1097,7 +1031,6 @@ def figures_of(choices: Sequence[Choice]) -> ChoiceFigures | None:
     def mean(value: Callable[[Choice], float]) -> Interval:
         return drawn.mean([100 * value(choice) for choice in choices])
 
-    worst = min(choices, key=lambda choice: choice.fraction)
     limited = [c for c in choices if c.missed is not None]
     over = {name: [c.over[name] for c in choices if name in c.over] for name in BASELINES}
     return ChoiceFigures(
@@ -1115,9 +1048,7 @@ def figures_of(choices: Sequence[Choice]) -> ChoiceFigures | None:
         else None,
         fraction=mean(lambda c: c.fraction),
         p10_percent=100 * float(np.quantile([choice.fraction for choice in choices], 0.1)),
-        worst_percent=100 * worst.fraction,
-        worst_pair=worst.jobs,
-        worst_choice=(worst.chosen, worst.oracle),
+        worst_percent=100 * min(choice.fraction for choice in choices),
         over={
             name: {
                 "choices": len(r),

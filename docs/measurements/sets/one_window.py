@@ -46,7 +46,7 @@ from advisor_models.single_window import (
     window_of,
 )
 from advisor_training.learners import family_of
-from advisor_training.single_window import blind, learnable, left_out, write_single_window
+from advisor_training.train import blind, families_left_out, learnable, write_single_window
 
 Key = tuple[str, str]
 """Job and GPU model."""
@@ -85,16 +85,16 @@ def main() -> None:
 
 def known_of(profiles: Sequence[Profile]) -> Iterator[Known]:
     """Each by the model, and the errors, of all families but its own."""
-    for head, own in left_out(profiles):
-        family = family_of(own[0].job)
-        head.left_out = [e for e in bundled_head().left_out if e.family != family]
+    for head, own in families_left_out(profiles):
+        head.left_out = [e for e in bundled_head().left_out if e.family != family_of(own[0].job)]
         for p in own:
             windows = {name: blind(window_of(p), of) for name, of in LACKING.items()}
             if p.busy > 0:
                 other = replace(window_of(p), gpu_model="")
                 windows |= {name: blind(other, of) for name, of in ELSEWHERE.items()}
-            is_server = kind_of(p) == "server"
-            seen = {n: head.profile(w, is_server=is_server) for n, w in windows.items()}
+            seen = {
+                n: head.profile(w, is_server=kind_of(p) == "server") for n, w in windows.items()
+            }
             yield Known(p, seen)
 
 
