@@ -29,7 +29,7 @@ from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
 from advisor.validity.sensor_record import PowerChannel
-from advisor_data import bundled, migrate
+from advisor_data import bundled
 from advisor_power.data import predictor
 from advisor_power.data.predictor import model_folder
 from advisor_power.sensor import analysis
@@ -277,6 +277,8 @@ def postgres_empty(postgres_server: postgres.Server, request: pytest.FixtureRequ
 @pytest.fixture
 def postgres_url(postgres_empty: str) -> str:
     """The address of a database with its tables."""
+    from advisor_data.store import migrate  # few tests need SQLAlchemy
+
     migrate(postgres_empty, Path())
     return postgres_empty
 

@@ -81,7 +81,6 @@ from advisor.decide.limits import (
     sure_speeds,
 )
 from advisor.errors import InputError, NoSplitError
-from advisor.predict.features import FULL_BANDWIDTH_PERCENT, MEASURED_ON, speed_left
 from advisor.predict.predictions import (
     Prediction,
     Predictions,
@@ -89,7 +88,14 @@ from advisor.predict.predictions import (
     is_within,
     safe_splits_of,
 )
-from advisor.predict.profiles import Profile, Serving, hold_several
+from advisor.predict.profiles import (
+    FULL_BANDWIDTH_PERCENT,
+    MEASURED_ON,
+    Profile,
+    Serving,
+    hold_several,
+    speed_left,
+)
 from advisor.predict.sets import alone_at, fills, why_not_below_normal
 from advisor.validity.safe_counts import CheckedCounts, unchecked_texts
 from advisor.wire.answers import Replicas, SharingVerdict

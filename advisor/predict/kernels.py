@@ -11,9 +11,9 @@ from typing import Literal
 
 from advisor.core.records import SoloPoint
 
-# Standard error of the mean power over 1 s, for each 1, where GPU busy was not read: 0.1 to 0.2 in
-# the median of those in bursts, below 0.09 of all others.
-_NOISE = 0.095
+NOISE = 0.095
+"""Standard error of the mean power over 1 s, for each 1, where GPU busy was not read: 0.1 to 0.2 in
+the median of those in bursts, below 0.09 of all others."""
 
 
 def computes_in_bursts(point: SoloPoint) -> bool:
@@ -28,7 +28,7 @@ def computes_in_bursts(point: SoloPoint) -> bool:
         return is_whole and point.gpu_busy_percent < 60
     if not point.power_w or point.power_stderr_w is None:
         return False
-    return point.power_stderr_w / point.power_w * math.sqrt(point.window_s) > _NOISE
+    return point.power_stderr_w / point.power_w * math.sqrt(point.window_s) > NOISE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,17 +37,13 @@ class Kernels:
 
     Attributes:
         per_unit: Kernels of one unit of progress; may be below 1.
-        per_unit_stderr: Its standard error.
         hold_s: Time for which one kernel keeps kernels of other processes off the GPU, s.
-        hold_stderr_s: Its standard error, s; NaN of kernels that the job file declares.
         source: How they are known: counted beside a probe of short kernels, by CUPTI as the job
             file declares, fitted to windows that the job shared, or guessed from its profile.
     """
 
     per_unit: float
-    per_unit_stderr: float
     hold_s: float
-    hold_stderr_s: float
     source: Literal["probe", "counted", "fitted", "guessed"]
 
 

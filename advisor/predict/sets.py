@@ -24,7 +24,6 @@ from advisor.core.gpu import ADVISED_JOBS, ALL_GPUS, MOST_GPUS, WHOLE, Split
 from advisor.core.objectives import Interval
 from advisor.core.records import CPU_BOUND, FILLS_PERCENT, SINGLE_WINDOW
 from advisor.errors import InputError
-from advisor.predict.features import MEASURED_ON, crowded, speed_left, without_limit_w
 from advisor.predict.kernels import Kernels
 from advisor.predict.predictions import (
     Predictions,
@@ -36,11 +35,15 @@ from advisor.predict.predictions import (
     with_doubt,
 )
 from advisor.predict.profiles import (
+    MEASURED_ON,
     Floats,
     Profile,
+    crowded,
     hold_several,
     kind_of,
     relative_capacity,
+    speed_left,
+    without_limit_w,
 )
 
 SERVER_HOLD_S = 20e-6

@@ -45,10 +45,8 @@ from advisor.decide.decision import (
 )
 from advisor.decide.limits import Request, cores_wanted
 from advisor.errors import InputError, NoSplitError
-from advisor.predict.card_factor import CardFactor
-from advisor.predict.features import MEASURED_ON
-from advisor.predict.power_limit import lower_limit
-from advisor.predict.profiles import Profile, hold_several
+from advisor.predict.card import CardFactor, lower_limit
+from advisor.predict.profiles import MEASURED_ON, Profile, hold_several
 from advisor.predict.sets import OptionPredictor, active_idle_w, fills, is_by_physics
 from advisor.settings import Settings, job_folders
 from advisor.validity.points import is_usable, with_solo_flags

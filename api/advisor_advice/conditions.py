@@ -35,12 +35,15 @@ from advisor.core.records import (
 )
 from advisor.core.wording import unknown_job
 from advisor.errors import InputError
-from advisor.predict.card_factor import (
+from advisor.predict.card import (
     CardFactor,
     CardPredictor,
+    LimitPredictor,
     card_factor,
+    limit_warnings,
     observation_ratio,
     reference_logs,
+    under_limit,
 )
 from advisor.predict.kernels import Kernels, MeanEstimate, computes_in_bursts, kernels_beside
 from advisor.predict.measured import (
@@ -52,7 +55,6 @@ from advisor.predict.measured import (
     narrowed,
     windows_of,
 )
-from advisor.predict.power_limit import LimitPredictor, limit_warnings, under_limit
 from advisor.predict.predictions import Prediction, Predictions, Predictor, is_within
 from advisor.predict.profiles import (
     IDLE,
@@ -65,7 +67,6 @@ from advisor.predict.profiles import (
     with_active_idle,
 )
 from advisor.predict.sets import OptionPredictor, has_short_blocks
-from advisor.predict.single_window import mean_window, window_of_point
 from advisor.settings import Settings
 from advisor.validity.drift import Compared, drifts_of, find_drifts, widened
 from advisor.validity.points import is_usable, undisputed, why_no_profile
@@ -85,7 +86,7 @@ from advisor_data.lists import Span
 from advisor_data.measurements import all_checks, checked_counts
 from advisor_models.model_predictor import ModelPredictor
 from advisor_models.registry import Registry
-from advisor_models.single_window import bundled_head
+from advisor_models.single_window import bundled_head, mean_window, window_of_point
 
 # How many jobs without a profile are named; a placement can have hundreds.
 _NAMED = 3
@@ -942,9 +943,7 @@ def fitted_kernels(launches: Iterable[Expected]) -> FittedKernels:
             if fit["kernels_per_unit_stderr"] < _MOST_ERROR * fit["kernels_per_unit"]:
                 kernels = Kernels(
                     per_unit=fit["kernels_per_unit"],
-                    per_unit_stderr=fit["kernels_per_unit_stderr"],
                     hold_s=fit["kernel_hold_s"],
-                    hold_stderr_s=fit["kernel_hold_stderr_s"],
                     source="fitted",
                 )
                 fitted[profile.job, profile.gpu_model].append(kernels)

@@ -27,9 +27,8 @@ from advisor.placement import solver
 from advisor.placement.pairs import Schedule
 from advisor.placement.placing import Ask, Kind, PlacedSet, Placing, Pool
 from advisor.placement.solver import APART, Plan
-from advisor.predict.features import MEASURED_ON
-from advisor.predict.power_limit import LEAST, STEP_W, under_limit
-from advisor.predict.profiles import Profile, hold_several
+from advisor.predict.card import LEAST_LIMIT, STEP_W, under_limit
+from advisor.predict.profiles import MEASURED_ON, Profile, hold_several
 from advisor.settings import Settings, read_settings
 from advisor.validity.safe_counts import CheckedCounts
 from advisor.wire import answers as wire
@@ -171,7 +170,7 @@ def placed(
             fix="leave out the budget, or the work and the other GPUs",
         )
     most = gpus[0] or sum(job.count for job in wire_request.jobs)
-    least_w, budget_w = LEAST * profiled_w, wire_request.rack_power_w
+    least_w, budget_w = LEAST_LIMIT * profiled_w, wire_request.rack_power_w
     if budget_w < least_w:
         raise InputError(
             f"{budget_w:g} W are less than one GPU takes",

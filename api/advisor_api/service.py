@@ -23,7 +23,7 @@ from advisor_api.http.gate import HttpMetrics
 from advisor_api.http.options import ServeOptions
 from advisor_api.http.routing import LOG, fault_of
 from advisor_data import Store, open_store
-from advisor_data.state import AuditEntry, ServiceState, open_service_state
+from advisor_data.state import AuditEntry, ServiceState
 from advisor_data.store import check_database
 from advisor_models.registry import Manifest, Registry
 
@@ -137,7 +137,7 @@ def open_service(settings: Settings, options: ServeOptions, metrics: Metrics) ->
     """
     with ExitStack() as stack:
         home = stack.enter_context(serving_home(settings.home))
-        state = stack.enter_context(open_service_state(settings.database_url, settings.home))
+        state = stack.enter_context(ServiceState(settings.database_url, settings.home))
         store = stack.enter_context(open_store(settings.database_url, settings.home))
         registry = Registry(settings.home / "models")
         engine = Engine(settings, store, registry, state.change_count)

@@ -48,10 +48,8 @@ from advisor.errors import InputError
 from advisor.files import replace_file
 from advisor.formats.job_file import watched_job
 from advisor.formats.moments import now, to_text
-from advisor.predict.features import MEASURED_ON
-from advisor.predict.profiles import Floats, Profile
+from advisor.predict.profiles import MEASURED_ON, Floats, Profile
 from advisor.predict.sets import ENERGY_ERRORS, P99_ERRORS, SPEED_ERRORS
-from advisor.predict.single_window import LEARNED_LIMIT_W, SM
 from advisor.runtime.processes import descendants, name_of, owner_of
 from advisor_audit.owners import FAMILIES, Owner
 from advisor_audit.packing import (
@@ -84,7 +82,7 @@ from advisor_audit.sources import (
     Source,
     write_lines,
 )
-from advisor_models.single_window import SingleWindowHead
+from advisor_models.single_window import LEARNED_LIMIT_W, SM, SingleWindowHead
 from advisor_profiling.attached import (
     GpuLook,
     HostGpus,

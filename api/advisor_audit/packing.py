@@ -29,18 +29,8 @@ from advisor.core.records import KEPT_S, UNCOUNTED_UNIT, SoloPoint
 from advisor.core.wording import NAME
 from advisor.decide.limits import Request
 from advisor.placement.placing import LEVELS, Kind, Placing, Pool, SetAnswers, Sets
-from advisor.predict.features import MEASURED_ON
-from advisor.predict.profiles import Floats, Profile, Serving
+from advisor.predict.profiles import MEASURED_ON, Floats, Profile, Serving
 from advisor.predict.sets import CLASSES, OF_SET, TAILS, SetClass
-from advisor.predict.single_window import (
-    DRAM,
-    IDLE_W,
-    LEARNED_LIMIT_W,
-    MEMORY_BUSY,
-    READ,
-    SM,
-    SoloWindow,
-)
 from advisor_audit.owners import Owner, workload_name
 from advisor_audit.phases import Blocks, Segment, joined
 from advisor_audit.sources import (
@@ -52,7 +42,16 @@ from advisor_audit.sources import (
     TOTAL,
     USED,
 )
-from advisor_models.single_window import SingleWindowHead
+from advisor_models.single_window import (
+    DRAM,
+    IDLE_W,
+    LEARNED_LIMIT_W,
+    MEMORY_BUSY,
+    READ,
+    SM,
+    SingleWindowHead,
+    SoloWindow,
+)
 
 
 class Workload(NamedTuple):

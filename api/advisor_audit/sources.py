@@ -47,8 +47,8 @@ from advisor.core.telemetry import (
 )
 from advisor.errors import InputError, SourceError, TooMuchError
 from advisor.formats.wire import values_in
-from advisor.predict.single_window import BUSY, DRAM, MEMORY_BUSY, SM
 from advisor_audit.owners import FAMILIES, Family, carriers_of, workload_name
+from advisor_models.single_window import BUSY, DRAM, MEMORY_BUSY, SM
 from advisor_profiling.attached import HostGpus
 from advisor_profiling.telemetry.dcgm import (
     COUNTERS,

@@ -22,7 +22,7 @@ from advisor.decide.limits import Request
 from advisor.errors import STOPPED, InputError
 from advisor.files import PUBLIC_FILE, open_home, replace_file, try_lock
 from advisor.formats.wire import to_plain
-from advisor.predict.features import MEASURED_ON
+from advisor.predict.profiles import MEASURED_ON
 from advisor.settings import read_settings
 from advisor.wire.answers import Said
 from advisor_advice.conditions import local_profiles

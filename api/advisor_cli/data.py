@@ -12,7 +12,7 @@ from advisor.errors import InputError
 from advisor.settings import read_settings
 from advisor.validity.points import with_flags, with_pair_flags, with_solo_flags
 from advisor_cli.console import AsJson, as_json_text, say
-from advisor_data import Store, migrate as migrate_store, open_store
+from advisor_data import Store, open_store
 from advisor_data.files import check_import, import_notes, read_points, write_points
 
 app = typer.Typer(
@@ -129,6 +129,8 @@ def migrate() -> None:
 
     Example: advisor data migrate
     """
+    from advisor_data.store import migrate as migrate_store  # only here: SQLAlchemy takes time
+
     settings = read_settings()
     changed = migrate_store(settings.database_url, settings.home)
     current = "the database's schema is current"

@@ -46,7 +46,6 @@ from advisor_cli.launch_text import (
     table,
 )
 from advisor_data import open_store
-from advisor_data.cleaning import Cleaner
 
 app = typer.Typer(help="List, show, stop, split again and clean up the launches of this host.")
 
@@ -158,16 +157,15 @@ def clean(
 
     Example: advisor launches clean
     """
-    from advisor_data.state import open_service_state  # SQLAlchemy takes time to load
+    from advisor_data.state import ServiceState, clean_launches  # SQLAlchemy takes time to load
 
     settings = read_settings()
     with (
         open_store(settings.database_url, settings.home) as store,
-        open_service_state(settings.database_url, settings.home) as state,
+        ServiceState(settings.database_url, settings.home) as state,
     ):
         who, bounds = f"user id {os.getuid()}", settings.retention
-        cleaner = Cleaner(root=_root(), bounds=bounds, store=store, state=state, who=who)
-        cleaned = cleaner.clean(dry_run=dry_run)
+        cleaned = clean_launches(_root(), bounds, store, state, who, dry_run=dry_run)
     if as_json:
         say(as_json_text(cleaned))
         return

@@ -80,10 +80,10 @@ def revoke(name: Name, as_json: AsJson = False) -> None:
 
 
 def _state() -> "ServiceState":
-    from advisor_data.state import open_service_state  # SQLAlchemy takes time to load
+    from advisor_data.state import ServiceState  # SQLAlchemy takes time to load
 
     settings = read_settings()
-    return open_service_state(settings.database_url, settings.home)
+    return ServiceState(settings.database_url, settings.home)
 
 
 def _note(state: "ServiceState", action: str, name: str) -> None:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 else:
     Store = Any  # for annotations: importing the class loads SQLAlchemy, which takes 0.2 s
 
-__all__ = ["Store", "default_url", "is_begun", "migrate", "open_store"]
+__all__ = ["Store", "default_url", "is_begun", "open_store"]
 
 
 def open_store(url: str | None, home: Path) -> Store:
@@ -26,21 +26,9 @@ def open_store(url: str | None, home: Path) -> Store:
         UnsafeFileError: the home or the file of the database belongs to another user, or cannot be
             closed to others.
     """
-    from advisor_data.store import Store, open_engine
+    from advisor_data.store import Store
 
-    return Store(open_engine(url or default_url(home)))
-
-
-def migrate(url: str | None, home: Path) -> bool:
-    """Bring the schema of a database to that of this version; whether anything had to be done.
-
-    Raises:
-        InputError: the URL is none.
-        StoreError: the database cannot be reached, or a newer version has changed its schema.
-    """
-    from advisor_data.store import migrate
-
-    return migrate(url or default_url(home))
+    return Store(url, home)
 
 
 def is_begun(url: str | None, home: Path) -> bool:

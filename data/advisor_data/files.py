@@ -212,9 +212,12 @@ def _content(path: Path) -> bytes:
     with InputError.instead_of(OSError, "cannot be read"):
         data = read_whole(path, MOST_BYTES)
     last = data[data.rfind(b"\n") + 1 :]
-    if path.suffix == ".jsonl" and last and not _is_json(last):
-        _log.warning("%s: the last line was cut off by a crash and is left out", path)
-        return data.removesuffix(last)
+    if path.suffix == ".jsonl" and last:
+        try:
+            json.loads(last)
+        except (ValueError, RecursionError):
+            _log.warning("%s: the last line was cut off by a crash and is left out", path)
+            return data.removesuffix(last)
     return data
 
 
@@ -225,7 +228,14 @@ def _encode_csv(kind: type[Record], points: Sequence[Record]) -> bytes:
     numbered = max((list(row) for row in rows), key=len, default=list[str]())
     writer = csv.DictWriter(text, numbered or column_types(kind), lineterminator="\n")
     writer.writeheader()
-    writer.writerows(map(_to_cells, rows))
+    # Texts are such that no spreadsheet runs them; numbers stay as they are.
+    writer.writerows(
+        {
+            name: _QUOTE + value if isinstance(value, str) and value.startswith(_SPECIAL) else value
+            for name, value in row.items()
+        }
+        for row in rows
+    )
     return text.getvalue().encode()
 
 
@@ -278,14 +288,6 @@ def _format(path: Path) -> tuple[Encode, Decode]:
             f"{path} has no suffix that says what it holds", fix=f"name it {', '.join(_FORMATS)}"
         )
     return _FORMATS[path.suffix]
-
-
-def _to_cells(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row whose texts no spreadsheet runs; numbers stay as they are."""
-    return {
-        name: _QUOTE + value if isinstance(value, str) and value.startswith(_SPECIAL) else value
-        for name, value in row.items()
-    }
 
 
 def _from_cell(cell: str) -> str:
@@ -370,11 +372,3 @@ def _key(point: SoloPoint) -> _Key:
 
 def _solo(points: Iterable[Record]) -> Iterable[SoloPoint]:
     return (point for point in points if isinstance(point, SoloPoint))
-
-
-def _is_json(line: bytes) -> bool:
-    try:
-        json.loads(line)
-    except (ValueError, RecursionError):
-        return False
-    return True

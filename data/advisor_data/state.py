@@ -2,13 +2,21 @@
 
 In the same database as the points; several servers may use one at once. What holds for all of
 them, such as one launch per GPU, is a unique index of the database.
+
+Folders of launches that have ended are removed where they are beyond the bounds of
+`advisor.settings`: never one that runs, and never one of which anything is not kept elsewhere: what
+its jobs did has to be in the store first, and its end in the table of launches where a service
+looks after it.
 """
 
 import hashlib
 import re
 import secrets
+import shutil
+import time
 from collections.abc import Collection
-from dataclasses import asdict, dataclass
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Literal, cast
@@ -26,17 +34,31 @@ from sqlalchemy import (
     update,
 )
 
-from advisor.errors import BusyError, IdempotencyError, InputError
+from advisor.core.records import Observation
+from advisor.errors import AdvisorError, BusyError, IdempotencyError, InputError, StoreError
+from advisor.files import open_home
 from advisor.formats.moments import now, to_text
+from advisor.formats.rows import from_row, json_row
+from advisor.launch.folder import (
+    EndedLaunch,
+    LaunchFolder,
+    beyond,
+    ended_launch,
+    half_removed,
+    list_folders,
+    observation_lines,
+    remove,
+)
+from advisor.launch.spec import OVER
+from advisor.settings import Retention
 from advisor.wire.answers import AuditEntry
-from advisor_data import default_url
+from advisor_data import Store
 from advisor_data.store import (
     OpenDatabase,
     audit_log,
     changes,
     insert_new,
     launches,
-    open_engine,
     tokens,
 )
 
@@ -368,11 +390,126 @@ class ServiceState(OpenDatabase):
             return connection.execute(select(changes.c.count)).scalar_one()
 
 
-def open_service_state(url: str | None, home: Path) -> ServiceState:
-    """The state in the database of the points, found as `advisor_data.open_store` finds it.
+ACTION = "launch.remove"
+"""In the audit log."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Cleaned:
+    """What was removed, and what could not be.
+
+    Attributes:
+        dry_run: Nothing was removed: this is what would be.
+    """
+
+    dry_run: bool
+    removed: tuple[EndedLaunch, ...]
+    kept: tuple[EndedLaunch, ...]
+
+    @property
+    def size_bytes(self) -> int:
+        """Of the folders of all removed launches."""
+        return sum(launch.size_bytes for launch in self.removed)
+
+
+def clean_launches(
+    root: Path,
+    bounds: Retention,
+    store: Store,
+    state: ServiceState,
+    who: str,
+    *,
+    dry_run: bool = False,
+) -> _Cleaned:
+    """Remove what is beyond the bounds; a launch that cannot go keeps no other one.
+
+    Args:
+        root: `launches` in the home.
+        bounds: What may stay.
+        store: Where observations have to be before their launch goes.
+        state: Where launches and the audit log are.
+        who: For the audit log.
+        dry_run: Whether to remove nothing.
 
     Raises:
-        InputError: the URL is none.
-        StoreError: the database cannot be used, or its schema is not the one of this version.
+        UnsafeFileError: other users may write to the folder of launches.
     """
-    return ServiceState(open_engine(url or default_url(home)))
+    if not root.is_dir():
+        return _Cleaned(dry_run=dry_run, removed=(), kept=())
+    root = open_home(root.parent, root.name)
+    ended: list[EndedLaunch] = []
+    kept: list[EndedLaunch] = []
+    for folder in list_folders(root):
+        try:
+            if launch := ended_launch(folder):
+                ended.append(launch)
+        except OSError as error:
+            why = f"it cannot be read: {error.strerror}"
+            kept.append(EndedLaunch(launch_id=folder.launch_id, why=why))
+    if not dry_run:
+        # What removals that were killed have left.
+        for path in half_removed(root):
+            try:
+                shutil.rmtree(path)
+            except OSError as error:
+                why = f"it cannot be removed: {error}"
+                kept.append(EndedLaunch(launch_id=path.name, why=why))
+    removed: list[EndedLaunch] = []
+    for launch in beyond(ended, bounds, time.time()):
+        if why := _obstacle(root / launch.launch_id, store, state, who, dry_run=dry_run):
+            kept.append(replace(launch, why=why))
+        else:
+            removed.append(launch)
+    return _Cleaned(dry_run=dry_run, removed=tuple(removed), kept=tuple(kept))
+
+
+def _obstacle(
+    folder: Path, store: Store, state: ServiceState, who: str, *, dry_run: bool
+) -> str | None:
+    """Remove a launch; why it stays, None where it went, or would go."""
+    try:
+        row = state.launch(folder.name)
+        if row and row.state not in OVER:
+            raise StoreError(
+                f"the service has not noticed yet that {folder.name} has ended",
+                fix="start the service, which does that at once",
+            )
+        missing = _not_stored(folder, store)
+        if dry_run:
+            return None
+        store.add(missing)
+        remove(folder)
+        entry = AuditEntry(at=now(), who=who, action=ACTION, subject=folder.name, outcome="done")
+        # It is gone: an error now would tell a lie, and room is freed on a full disk, too.
+        with suppress(StoreError):
+            state.audit(entry)
+    except FileNotFoundError:
+        # Another process removed it at the same moment.
+        return None
+    except AdvisorError as error:
+        return str(error)
+    except OSError as error:
+        return f"it cannot be removed: {error.strerror}"
+    return None
+
+
+def _not_stored(folder: Path, store: Store) -> list[Observation]:
+    """What its jobs did and the store does not have; found by reading, as a full disk allows.
+
+    Raises:
+        InputError: it cannot be read from the folder.
+        StoreError: the store cannot be read.
+    """
+    lines = observation_lines(LaunchFolder(folder))
+    with InputError.instead_of(
+        InputError,
+        f"an observation of {folder.name} cannot be read",
+        fix="look at its observations.jsonl, and remove the folder by hand",
+    ):
+        observations = [from_row(Observation, json_row(line)) for line in lines]
+    return [
+        observation
+        for observation in observations
+        if observation.point_id
+        not in {o.point_id for o in store.observations(jobs=observation.jobs)}
+    ]

@@ -11,7 +11,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Generator, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict, replace
 from importlib import resources
 from pathlib import Path
@@ -168,12 +168,30 @@ class OpenDatabase:
     """A database in use; safe for several processes and threads.
 
     Where it does not answer a StoreError is raised. What was written before is safe, and the same
-    object works again when the database does.
+    object works again when the database does. The schema of an SQLite file is made or raised when
+    it is opened; a server's never is.
+
+    Args:
+        url: SQLAlchemy URL of SQLite or PostgreSQL; None: `advisor.db` in `home`.
+        home: Made where it is not there.
+
+    Raises:
+        InputError: the URL is none, or of another database.
+        StoreError: the database cannot be used, or its schema is not the one of this version.
+        UnsafeFileError: the home or the file belongs to another user, or cannot be closed to
+            others.
     """
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    def __init__(self, url: str | None, home: Path) -> None:
+        self._engine = engine = _make_engine(url or default_url(home))
         self._turn = threading.Lock()
+        with undone_by(engine.dispose):
+            with self._reading() as connection:
+                state = _schema_state(connection)
+            if state == "older" and engine.dialect.name == "sqlite":
+                _upgrade(engine)
+            else:
+                _refuse_other(state, _address(engine.url))
 
     @contextmanager
     def _reading(self) -> Generator[Connection]:
@@ -210,35 +228,16 @@ class OpenDatabase:
         self.close()
 
 
-def open_engine(url: str) -> Engine:
-    """Connections to the database at an SQLAlchemy URL, its schema that of this version.
-
-    The schema of an SQLite file is made or raised on the way; a server's never is.
-
-    Raises:
-        InputError: the URL is none, or of another database.
-        StoreError: the database cannot be used, or its schema is not the one of this version.
-        UnsafeFileError: its file belongs to another user, or cannot be closed to others.
-    """
-    engine = _make_engine(url)
-    with undone_by(engine.dispose):
-        with _store_errors(engine.url), engine.connect() as connection:
-            state = _schema_state(connection)
-        if state == "older" and engine.dialect.name == "sqlite":
-            _upgrade(engine)
-        else:
-            _refuse_other(state, _address(engine.url))
-    return engine
-
-
-def migrate(url: str) -> bool:
+def migrate(url: str | None, home: Path) -> bool:
     """Bring the schema of a database to that of this version; whether anything had to be done.
+
+    The database is that of `advisor_data.open_store`.
 
     Raises:
         InputError: the URL is none, or of another database.
         StoreError: the database cannot be used, or a newer version has changed its schema.
     """
-    engine = _make_engine(url)
+    engine = _make_engine(url or default_url(home))
     try:
         return _upgrade(engine)
     finally:
@@ -579,7 +578,19 @@ class Store(OpenDatabase):
             InputError: no points, or one of another job or GPU model.
             DisputedError: others than the writer sent some of those that are there.
         """
-        ordered = _in_writing_order(_only_of(job, gpu_model, points))
+        points_by_id = {point.point_id: point for point in checked(points)}
+        ordered = _in_writing_order(points_by_id.values())
+        of_profile = f"the profile of {job}" + (f" on {gpu_model}" if gpu_model else "")
+        for point in ordered:
+            if point.job != job or gpu_model not in (None, point.gpu_model):
+                raise InputError(
+                    f"a point of {point.job} on {point.gpu_model} is not part of {of_profile}",
+                    fix="give points of that job and GPU model only",
+                )
+        if not ordered:
+            raise InputError(
+                f"a profile of {job} without points", fix="delete the profile, or give its points"
+            )
         with self._writing() as connection:
             _count_change(connection)
             _delete_profile(connection, job, gpu_model, writer)
@@ -681,9 +692,8 @@ def back_up(url: str | None, home: Path, file: Path) -> int:
         raise InputError(f"there is no database at {source}")
     if file.exists() and file.samefile(source):
         raise InputError(f"{file} is the database itself", fix="give another name")
-    with _errors(file), _folder_beside(file) as folder:
-        draft = folder / "copy.db"
-        with _raw(engine) as database, closing(_connect(draft)) as copy:
+    with _draft_beside(file) as draft:
+        with _raw(engine) as database, closing(sqlite3.connect(draft, timeout=_PATIENCE_S)) as copy:
             _copy(database, copy)
             # In write-ahead mode it could not be read from a medium that cannot be written.
             copy.execute("PRAGMA journal_mode=DELETE")
@@ -715,11 +725,31 @@ def restore(url: str | None, home: Path, file: Path, *, overwrite: bool = False)
         )
     if not file.is_file():
         raise InputError(f"there is no file {file}")
-    with _errors(target), _folder_beside(target) as folder:
-        draft = folder / "copy.db"
-        _take(file, draft)
-        _make_current(file, draft)
-        with closing(_connect(draft)) as copy, _raw(engine) as database:
+    with _draft_beside(target) as draft:
+        # A copy of the copy, to check and to raise; with all of it, should it be a live database.
+        with closing(sqlite3.connect(draft, timeout=_PATIENCE_S)) as ours:
+            uri = f"file:{quote(str(file))}?mode=ro"
+            with (
+                StoreError.instead_of(
+                    sqlite3.DatabaseError, f"{file} cannot be read as a database"
+                ),
+                closing(sqlite3.connect(uri, timeout=_PATIENCE_S, uri=True)) as given,
+            ):
+                _copy(given, ours)
+            _check_whole(ours, file)
+            named = "SELECT count(*) FROM sqlite_master WHERE name = ?"
+            if not ours.execute(named, [VERSION_TABLE]).fetchone()[0]:
+                raise InputError(f"{file} is not a copy of an advisor database")
+        engine_of_draft = _make_engine(f"sqlite:///{draft}")
+        try:
+            _upgrade(engine_of_draft, str(file))
+            with _store_errors(engine_of_draft.url), engine_of_draft.begin() as connection:
+                # Above all counts there were, so that servers see a change: it grows by one a
+                # write.
+                connection.execute(update(changes).values(count=time.time_ns() // 1000))
+        finally:
+            engine_of_draft.dispose()
+        with closing(sqlite3.connect(draft, timeout=_PATIENCE_S)) as copy, _raw(engine) as database:
             _copy(copy, database)
 
 
@@ -742,8 +772,8 @@ def check_database(url: str | None, home: Path) -> None:
         _check_whole(database, file)
 
 
-def _upgrade(engine: Engine) -> bool:
-    """Whether the schema was an older one, or there was none."""
+def _upgrade(engine: Engine, where: str = "") -> bool:
+    """Whether the schema was an older one, or there was none; `where` is its name in errors."""
     with _store_errors(engine.url), engine.begin() as connection:
         connection.exec_driver_sql(_MIGRATION_LOCK[engine.dialect.name])
         state = _schema_state(connection)
@@ -754,7 +784,7 @@ def _upgrade(engine: Engine) -> bool:
             jobs = connection.execute(select(tables[SoloPoint].c.jobs).distinct()).scalars()
             _renew(connection, [json.loads(names)[0] for names in jobs])
         else:
-            _refuse_other(state, _address(engine.url))
+            _refuse_other(state, where or _address(engine.url))
         return state == "older"
 
 
@@ -802,7 +832,18 @@ def _delete(connection: Connection, records: Iterable[Record]) -> int:
 def _insert(connection: Connection, kind: type[Record], records: Iterable[Record]) -> int:
     """Put in those of a kind that are not there yet; how many were new."""
     mine = [record for record in records if type(record) is kind]
-    stored_ids = _stored_unsigned(connection, kind, mine)
+    # Some are stored just so, but unsigned: imported, or of older versions.
+    signed = [record for record in mine if record.written_by]
+    stored_ids, table = set[str](), tables[kind]
+    for begin in range(0, len(signed), _AT_ONCE):
+        some = {
+            replace(record, written_by=None): record.point_id
+            for record in signed[begin:][:_AT_ONCE]
+        }
+        ids = [record.point_id for record in some]
+        wanted = select(table.c.document).where(table.c.point_id.in_(ids))
+        stored = set(_read(connection, kind, wanted))
+        stored_ids |= {of for record, of in some.items() if record in stored}
     rows = [_row_of(record) for record in mine if record.point_id not in stored_ids]
     return connection.execute(insert_new(connection, tables[kind]), rows).rowcount if rows else 0
 
@@ -833,45 +874,6 @@ def _check_undisputed(connection: Connection, signed: Sequence[Record]) -> None:
                         fix="measure it again; if the first is wrong, have it removed: advisor "
                         "data delete --written-by NAME",
                     )
-
-
-def _stored_unsigned(
-    connection: Connection, kind: type[Record], records: Sequence[Record]
-) -> set[str]:
-    """Identities of those that are stored just so, but unsigned: imported, or of older versions."""
-    signed = [record for record in records if record.written_by]
-    ids_stored, table = set[str](), tables[kind]
-    for begin in range(0, len(signed), _AT_ONCE):
-        some = {
-            replace(record, written_by=None): record.point_id
-            for record in signed[begin:][:_AT_ONCE]
-        }
-        ids = [record.point_id for record in some]
-        wanted = select(table.c.document).where(table.c.point_id.in_(ids))
-        stored = set(_read(connection, kind, wanted))
-        ids_stored |= {of for record, of in some.items() if record in stored}
-    return ids_stored
-
-
-def _only_of(job: str, gpu_model: str | None, points: Iterable[SoloPoint]) -> list[SoloPoint]:
-    """The points of a job's new profile, as they will be read back, each once.
-
-    Raises:
-        InputError: there are none, one is of another job or GPU model, or could not be read back.
-    """
-    points_by_id = {point.point_id: point for point in checked(points)}
-    for point in points_by_id.values():
-        if point.job != job or gpu_model not in (None, point.gpu_model):
-            raise InputError(
-                f"a point of {point.job} on {point.gpu_model} is not part of the profile of {job}"
-                + (f" on {gpu_model}" if gpu_model else ""),
-                fix="give points of that job and GPU model only",
-            )
-    if not points_by_id:
-        raise InputError(
-            f"a profile of {job} without points", fix="delete the profile, or give its points"
-        )
-    return list(points_by_id.values())
 
 
 def _delete_profile(
@@ -917,35 +919,6 @@ def _has_content(file: Path) -> bool:
     return file.exists() and file.stat().st_size > 0
 
 
-def _take(file: Path, draft: Path) -> None:
-    """A copy of the copy, to check and to raise; with all of it, should it be a live database."""
-    with closing(_connect(draft)) as ours:
-        uri = f"file:{quote(str(file))}?mode=ro"
-        with (
-            StoreError.instead_of(sqlite3.DatabaseError, f"{file} cannot be read as a database"),
-            closing(sqlite3.connect(uri, timeout=_PATIENCE_S, uri=True)) as given,
-        ):
-            _copy(given, ours)
-        _check_whole(ours, file)
-        named = "SELECT count(*) FROM sqlite_master WHERE name = ?"
-        if not ours.execute(named, [VERSION_TABLE]).fetchone()[0]:
-            raise InputError(f"{file} is not a copy of an advisor database")
-
-
-def _make_current(file: Path, draft: Path) -> None:
-    engine = _make_engine(f"sqlite:///{draft}")
-    try:
-        with _store_errors(engine.url), engine.connect() as connection:
-            if (state := _schema_state(connection)) != "older":
-                _refuse_other(state, str(file))
-        migrate(f"sqlite:///{draft}")
-        with _store_errors(engine.url), engine.begin() as connection:
-            # Above all counts there were, so that servers see a change: it grows by one a write.
-            connection.execute(update(changes).values(count=time.time_ns() // 1000))
-    finally:
-        engine.dispose()
-
-
 def _copy(source: sqlite3.Connection, target: sqlite3.Connection) -> None:
     """All pages in one step: a writer in between would make it start again, again and again."""
     deadline = time.monotonic() + _PATIENCE_S
@@ -963,10 +936,6 @@ def _check_whole(connection: sqlite3.Connection, name: Path) -> None:
         raise StoreError(f"{name} is damaged", why=" ".join(report.split()), fix=RESTORE)
 
 
-def _connect(file: Path) -> sqlite3.Connection:
-    return sqlite3.connect(file, timeout=_PATIENCE_S)
-
-
 @contextmanager
 def _raw(engine: Engine) -> Generator[sqlite3.Connection]:
     """One connection of the driver, made as all others of the database are."""
@@ -982,13 +951,18 @@ def _raw(engine: Engine) -> Generator[sqlite3.Connection]:
 
 
 @contextmanager
-def _folder_beside(file: Path) -> Generator[Path]:
-    """A folder for drafts on the same disk; no other user may read it."""
-    with tempfile.TemporaryDirectory(prefix=f".{file.name}.", dir=file.parent) as folder:
-        yield Path(folder)
+def _draft_beside(file: Path) -> Generator[Path]:
+    """The place of a draft on the same disk, which no other user may read.
 
-
-def _errors(file: Path) -> AbstractContextManager[None]:
-    what = f"the copy to {file} could not be made"
-    fix = "free space, wait for other writers, or give another place; nothing was changed"
-    return StoreError.instead_of((sqlite3.Error, OSError), what, fix=fix)
+    Raises:
+        StoreError: what is done there fails.
+    """
+    with (
+        StoreError.instead_of(
+            (sqlite3.Error, OSError),
+            f"the copy to {file} could not be made",
+            fix="free space, wait for other writers, or give another place; nothing was changed",
+        ),
+        tempfile.TemporaryDirectory(prefix=f".{file.name}.", dir=file.parent) as folder,
+    ):
+        yield Path(folder) / "copy.db"

@@ -28,18 +28,6 @@ from advisor.core.gpu import ADVISED_JOBS, Split
 from advisor.core.records import DOUBTFUL, grouped
 from advisor.core.telemetry import NEAR_LIMIT, OVER_LIMIT
 from advisor.errors import InputError, ModelError
-from advisor.predict.features import (
-    Float32s,
-    Side,
-    beside,
-    feature_names_of,
-    matrix,
-    physical_power_w,
-    power_features,
-    power_limit_w,
-    side,
-    speed_features,
-)
 from advisor.predict.predictions import (
     ExpectedPair,
     PairQuery,
@@ -50,14 +38,24 @@ from advisor.predict.predictions import (
 from advisor.predict.profiles import (
     COLUMNS,
     NEEDED,
+    Float32s,
     Floats,
     JobKind,
     Profile,
+    Side,
+    beside,
+    feature_names_of,
     filled,
     kind_of,
     make_profiles,
+    matrix,
     of_job,
     of_pair,
+    physical_power_w,
+    power_features,
+    power_limit_w,
+    side,
+    speed_features,
 )
 from advisor_data.bundled import bundled_pair_points, bundled_solo_points
 from advisor_models.registry import (
@@ -425,7 +423,35 @@ class ModelPredictor:
         artefact = read_artefact(folder)
         self.manifest: Manifest = artefact.manifest
         heads = {head.name: head for head in ALL_HEADS}
-        _check_heads(self.manifest, heads)
+        names = [head.name for head in self.manifest.heads]
+        if unknown := sorted(set(names) - heads.keys()):
+            raise ModelError(
+                f"the model {self.manifest.version} predicts {', '.join(unknown)}",
+                why="this version does not know what that is made from",
+                fix=f"install a newer advisor, or {RETRAIN}",
+            )
+        if missing := sorted({SPEED.name, POWER.name} - set(names)):
+            raise ModelError(
+                f"the model {self.manifest.version} has no {' and no '.join(missing)}", fix=RETRAIN
+            )
+        for trained in self.manifest.heads:
+            head = heads[trained.name]
+            features = feature_names_of(head.features_of)
+            changed = sorted({*features} ^ {*trained.features})
+            faults = {
+                f"they differ in {', '.join(changed) or 'their order'}": (
+                    trained.features != features
+                ),
+                f"its {head.name} is learned over another prior": (
+                    (trained.of, trained.unit, trained.prior) != (head.of, head.unit, head.prior)
+                ),
+            }
+            if why := next((fault for fault, is_so in faults.items() if is_so), None):
+                raise ModelError(
+                    f"the model {self.manifest.version} was trained on other features",
+                    why=why,
+                    fix=REPLACE,
+                )
         if gaps := sorted(set(COLUMNS) - set(NEEDED) - self.manifest.fill.keys()):
             raise ModelError(
                 f"the model {self.manifest.version} cannot fill in {', '.join(gaps)}",
@@ -617,32 +643,3 @@ class ModelPredictor:
             self._side(profile, tuple(split.shares[k] for split in splits))
             for k, profile in enumerate(profiles)
         )
-
-
-def _check_heads(manifest: Manifest, heads: dict[str, Head]) -> None:
-    """A model has speed and power, and nothing that this version would feed with something else."""
-    names = [head.name for head in manifest.heads]
-    if unknown := sorted(set(names) - heads.keys()):
-        raise ModelError(
-            f"the model {manifest.version} predicts {', '.join(unknown)}",
-            why="this version does not know what that is made from",
-            fix=f"install a newer advisor, or {RETRAIN}",
-        )
-    if missing := sorted({SPEED.name, POWER.name} - set(names)):
-        raise ModelError(
-            f"the model {manifest.version} has no {' and no '.join(missing)}", fix=RETRAIN
-        )
-    for trained in manifest.heads:
-        head = heads[trained.name]
-        features = feature_names_of(head.features_of)
-        if trained.features != features:
-            changed = {*features} ^ {*trained.features}
-            raise _other(manifest, f"they differ in {', '.join(sorted(changed)) or 'their order'}")
-        if (trained.of, trained.unit, trained.prior) != (head.of, head.unit, head.prior):
-            raise _other(manifest, f"its {head.name} is learned over another prior")
-
-
-def _other(manifest: Manifest, why: str) -> ModelError:
-    return ModelError(
-        f"the model {manifest.version} was trained on other features", why=why, fix=REPLACE
-    )

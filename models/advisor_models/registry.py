@@ -28,7 +28,7 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Generator, Iterable, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -533,13 +533,10 @@ class Registry:
             ModelError: the history cannot be looked at.
         """
         path = self._folder / "history.jsonl"
-        try:
+        with ModelError.instead_of(OSError, f"{path} cannot be read"), suppress(FileNotFoundError):
             state = path.stat()
-        except FileNotFoundError:
-            return 0, 0, 0
-        except OSError as error:
-            raise ModelError(f"{path} cannot be read", why=error.strerror or "") from error
-        return state.st_ino, state.st_size, state.st_mtime_ns
+            return state.st_ino, state.st_size, state.st_mtime_ns
+        return 0, 0, 0
 
     def folder(self, version: str) -> Path:
         """The folder of a version, or of `bundled`.
@@ -740,27 +737,26 @@ def model_rows(registry: Registry) -> list[ModelRow]:
     Raises:
         ModelError: the history cannot be read.
     """
-    champion = registry.champion()
-    names = (BUNDLED_NAME, *registry.versions())
-    return [_model_row(registry, name, name == champion) for name in names]
-
-
-def _model_row(registry: Registry, name: str, champion: bool) -> ModelRow:
-    m, fault = None, None
-    try:
-        m = read_manifest(registry.folder(name))
-    except ModelError as error:
-        fault = str(error)
-    return ModelRow(
-        model=name,
-        champion=champion,
-        version=m and m.version,
-        created_at=m and m.created_at,
-        gpu_models=m.gpu_models if m else (),
-        pairs=m and m.dataset.pairs,
-        figures=m.figures if m else {},
-        error=fault,
-    )
+    champion, rows = registry.champion(), list[ModelRow]()
+    for name in (BUNDLED_NAME, *registry.versions()):
+        m, fault = None, None
+        try:
+            m = read_manifest(registry.folder(name))
+        except ModelError as error:
+            fault = str(error)
+        rows.append(
+            ModelRow(
+                model=name,
+                champion=name == champion,
+                version=m and m.version,
+                created_at=m and m.created_at,
+                gpu_models=m.gpu_models if m else (),
+                pairs=m and m.dataset.pairs,
+                figures=m.figures if m else {},
+                error=fault,
+            )
+        )
+    return rows
 
 
 def model_list(registry: Registry, limit: int | None = None) -> ModelList:

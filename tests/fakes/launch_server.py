@@ -12,7 +12,7 @@ from host import FakeHost
 from raw_server import Answer, ask
 from waiting import eventually
 
-from advisor_data.state import Scope, ServiceState, open_service_state
+from advisor_data.state import Scope, ServiceState
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class LaunchServer:
 
 def state_of(host: FakeHost, url: str | None = None) -> ServiceState:
     """The tokens, launches and audit log of a host's services."""
-    return open_service_state(url, host.folder / "home")
+    return ServiceState(url, host.folder / "home")
 
 
 def make_tokens(host: FakeHost, name: str, url: str | None = None) -> dict[str, str]:

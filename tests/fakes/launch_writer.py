@@ -11,7 +11,7 @@ from pathlib import Path
 from advisor.errors import BusyError
 from advisor.formats.moments import now
 from advisor.launch.folder import new_launch_id
-from advisor_data.state import AuditEntry, LaunchRow, ServiceState, open_service_state
+from advisor_data.state import AuditEntry, LaunchRow, ServiceState
 
 
 def row(launch_id: str, host: str) -> LaunchRow:
@@ -48,6 +48,6 @@ def write(state: ServiceState, count: int) -> None:
 
 
 if __name__ == "__main__":
-    with open_service_state(sys.argv[2], Path()) as opened:
+    with ServiceState(sys.argv[2], Path()) as opened:
         act = {"race": race, "write": write}[sys.argv[1]]
         act(opened, int(sys.argv[3]))

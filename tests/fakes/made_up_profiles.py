@@ -9,9 +9,8 @@ import numpy as np
 from advisor.core.gpu import Split
 from advisor.core.objectives import Interval
 from advisor.core.records import CPU_BOUND, FILLS_PERCENT
-from advisor.predict.features import physical_power_w, side
 from advisor.predict.predictions import Prediction, Predictions, predict_exclusive, predicted_part
-from advisor.predict.profiles import COLUMNS, Floats, Profile
+from advisor.predict.profiles import COLUMNS, Floats, Profile, physical_power_w, side
 
 P99_BESIDE = Interval(1.4, 0.9, 3.0)
 """Of a server, for each 1 alone at its share."""

@@ -10,7 +10,7 @@ from forked import Forked, start_forked
 from new_database import make_home
 from waiting import announced, ending
 
-from advisor_data.state import open_service_state
+from advisor_data.state import ServiceState
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class Served:
     process: Forked
 
     def token(self, name: str, *scopes: str) -> str:
-        with open_service_state(None, self.home) as state:
+        with ServiceState(None, self.home) as state:
             return state.make_token(name, scopes, None)[1]
 
 

@@ -14,15 +14,18 @@ import numpy as np
 from sklearn.ensemble import ExtraTreesRegressor
 
 from advisor.core.gpu import NINE, UNCAPPED, Split
-from advisor.predict.features import (
+from advisor.predict.profiles import (
+    COLUMNS,
     Float32s,
+    Floats,
+    Profile,
     feature_names_of,
     matrix,
+    of_job,
     power_features,
     side,
     speed_features,
 )
-from advisor.predict.profiles import COLUMNS, Floats, Profile, of_job
 from advisor_models.model_predictor import HEADS, Head
 from advisor_models.registry import (
     SCHEMA,

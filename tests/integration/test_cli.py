@@ -21,7 +21,7 @@ from advisor.formats.rows import column_types
 from advisor.settings import KEYS, read_settings
 from advisor_data.bundled import bundled_solo_points
 from advisor_data.files import read_points, write_points
-from advisor_data.state import open_service_state
+from advisor_data.state import ServiceState
 
 POINTS = [
     point(number, share_percent=share, rate=share * 2, power_w=300.5, flags=flags)
@@ -342,7 +342,7 @@ def test_a_secret_is_printed_once_alone_on_stdout(
     secret = tokens("create", "ci", "--scope", "launch", "--scope", "read").strip()
     shown = tokens("list") + tokens("list", "--json")
     assert ("ci" in shown, secret.removeprefix("adv_") in shown) == (True, False)
-    with open_service_state(None, tmp_path / "home") as state:
+    with ServiceState(None, tmp_path / "home") as state:
         token, (entry,) = state.find_tokens([secret])[secret], state.audit_log()
     assert (token.name, token.scopes, token.expires_at) == ("ci", ("read", "launch"), None)
     assert (entry.action, entry.subject, entry.outcome) == ("token.create", "ci", "ok")
@@ -362,7 +362,7 @@ def test_json_has_the_keys_that_programs_read(tokens: Callable[..., str], tmp_pa
     assert answer_of(tokens("revoke", "ci", "--json")) == {"revoked": "ci"}
     (listed,) = answer_of(tokens("list", "--json"))["tokens"]
     assert listed["state"] == "revoked"
-    with open_service_state(None, tmp_path / "home") as state:
+    with ServiceState(None, tmp_path / "home") as state:
         assert state.find_tokens([secret]).get(secret) is None
         assert state.audit_log()[0].action == "token.revoke"
 
@@ -387,5 +387,5 @@ def test_a_token_comes_back_with_a_copy(
     assert "--overwrite" in refusal(advisor("data", "restore", "copy.db"))
     done = advisor("data", "restore", "copy.db", "--overwrite", "--json")
     assert answer_of(done.out) == {"restored": "copy.db"}
-    with open_service_state(None, tmp_path / "home") as state:
+    with ServiceState(None, tmp_path / "home") as state:
         assert state.find_tokens([secret]).get(secret) is not None

@@ -12,7 +12,8 @@ from postgres import Server
 
 from advisor.core.records import PairPoint, SoloPoint
 from advisor.errors import StoreError
-from advisor_data import migrate, open_store
+from advisor_data import open_store
+from advisor_data.store import migrate
 
 pytestmark = pytest.mark.postgres
 

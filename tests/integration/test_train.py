@@ -17,7 +17,7 @@ from made_up_rows import solo_points
 from retraining import few_trees
 
 import advisor_models
-from advisor.predict.features import feature_names_of
+from advisor.predict.profiles import feature_names_of
 from advisor_data.files import read_points, write_points
 from advisor_models.model_predictor import HEADS
 from advisor_models.registry import read_artefact, read_manifest, trees_file

@@ -6,7 +6,6 @@ import statistics
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import partial
 from importlib import resources
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias, get_args
@@ -28,7 +27,6 @@ from advisor.formats.wire import as_answer
 from advisor.predict.predictions import Prediction
 from advisor.predict.profiles import Floats, is_launch_bound, kind_of
 from advisor_models.model_predictor import ModelPredictor
-from advisor_training.intervals import COVERAGE, Coverage, calibrate, strictest
 from advisor_training.learners import (
     BOTH_UNSEEN,
     BY_FAMILY,
@@ -40,29 +38,33 @@ from advisor_training.learners import (
     POWER_LEARNER,
     PROTOCOLS,
     RANDOM_ROWS,
-    AfterFit,
+    SPEED_LEARNER,
     Fitted,
     HeldOut,
     Learner,
     Mask,
+    OnFold,
     Regressors,
     extra_trees,
     fit,
     has_other_runs,
     joined,
+    leave_out,
     paper_learner,
 )
 from advisor_training.rows import Data, LeftOut, Rows, flat
 from advisor_training.scoring import (
+    COVERAGE,
     QUESTIONS,
     RULES,
-    Ceiling,
     Choice,
     ChoiceFigures,
     ChoiceQuestion,
+    Coverage,
     Error,
     Errors,
     KeptBy,
+    calibrate,
     choose,
     choose_by_rule,
     compare,
@@ -72,9 +74,9 @@ from advisor_training.scoring import (
     fractions,
     head_errors,
     keys_of,
-    noise_ceiling,
+    noise_scores,
     rounded_percent,
-    speed_errors,
+    strictest,
 )
 from advisor_training.train import (
     add_pairs,
@@ -94,8 +96,6 @@ PAPER = "paper"
 
 COSTS = {OURS: 1.0, "linear": 0.02, PHYSICAL: 0.001, PAPER: 0.3}
 """Time of a fit relative to the model's, by method; for the time that is left only."""
-
-RunProtocol: TypeAlias = Callable[[Rows, Learner, AfterFit], HeldOut]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -125,7 +125,7 @@ class _MethodResult:
         """Errors over the rows of a mask; the paper's method has none of single jobs."""
         errors = errors_of(data, self.held_out, which)
         if self.name == PAPER:
-            return replace(errors, rate=None, speed=None, speeds_sum=None)
+            return replace(errors, rate=None, speed=None)
         return errors
 
 
@@ -140,7 +140,7 @@ def _put_to(name: str, question: ChoiceQuestion) -> ChoiceQuestion:
 
 
 def ask(
-    name: str, learner: Learner, data: Data, protocol: RunProtocol, tick: AfterFit
+    name: str, learner: Learner, data: Data, protocol: str, progress: OnFold | None = None
 ) -> _MethodResult:
     """A method's answers under a protocol."""
     seconds: list[float] = []
@@ -151,7 +151,8 @@ def ask(
         seconds.append(time.perf_counter() - start)
         return fitted
 
-    return _MethodResult(name, protocol(data.rows, timed, tick), float(np.median(seconds)))
+    held_out = leave_out(data.rows, timed, PROTOCOLS[protocol].draws(data.rows), progress)
+    return _MethodResult(name, held_out, float(np.median(seconds)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -232,7 +233,7 @@ def _job(
 
 
 def leave_gpus_out(
-    data: Data, tick: AfterFit
+    data: Data, progress: OnFold | None = None
 ) -> Iterator[tuple[Mapping[str, Any], list[Mapping[str, Any]]]]:
     """Each GPU model left out, then with pairs of it added; nothing where there is one only.
 
@@ -240,10 +241,8 @@ def leave_gpus_out(
     """
     for name in gpu_models(data.rows):
         mask = data.rows.gpu_model == name
-        carried = carry_over(
-            data.rows, mask, name, LEARNERS[OURS], lambda name, done, total: tick()
-        )
-        added = add_pairs(data.rows, mask, LEARNERS[OURS], lambda name, done, total: tick())
+        carried = carry_over(data.rows, mask, name, LEARNERS[OURS], progress)
+        added = add_pairs(data.rows, mask, LEARNERS[OURS], progress)
         figures = {
             "left_out": name,
             "learned_pairs": carried.learned_pairs,
@@ -392,7 +391,8 @@ class Evaluation:
     Attributes:
         quick: Whether only the model, physics and the paper's method were asked, by workload.
         basis: What it rests on: GPU models, and how many of each thing; `left_out` has reasons.
-        ceilings: The noise ceiling by objective; None where no pair was measured twice.
+        ceilings: The noise ceiling by objective: how many `noise_scores`, and their mean; None
+            where no pair was measured twice.
         choices: What the choices of methods and rules are worth, a row for each protocol, method,
             objective and subset of the pairs (`Some`), as `figures`. A protocol says what the
             method had seen, rules see nothing; `scope` is what is chosen from.
@@ -419,7 +419,7 @@ class Evaluation:
 
     quick: bool
     basis: Mapping[str, Any]
-    ceilings: Mapping[str, Ceiling | None]
+    ceilings: Mapping[str, Mapping[str, float] | None]
     choices: tuple[Mapping[str, Any], ...]
     errors: tuple[Mapping[str, Any], ...]
     wanted_coverage: float
@@ -476,17 +476,19 @@ def run_evaluation(data: Data, *, quick: bool, watch: OnProgress) -> Evaluation:
     Raises:
         InputError: too few pairs to leave some out.
     """
+
+    def progress(protocol: str, name: str) -> OnFold:
+        return lambda _left_out, _done, _total: watch(protocol, name)
+
     learners = {**LEARNERS, PAPER: paper_learner(data.profiles)}
     results = {
-        (protocol, name): ask(
-            name, learners[name], data, PROTOCOLS[protocol].answer, partial(watch, protocol, name)
-        )
+        (protocol, name): ask(name, learners[name], data, protocol, progress(protocol, name))
         for protocol, name in _compared_methods(data, quick=quick)
     }
     ours = results[BY_WORKLOAD, OURS]
     chosen = {name: ours.choices(data, name) for name in HEADLINE}
     held_out = ours.held_out
-    gpus = [] if quick else list(leave_gpus_out(data, partial(watch, OTHER_GPU, OURS)))
+    gpus = [] if quick else list(leave_gpus_out(data, progress(OTHER_GPU, OURS)))
     bounds = zip(data.measurements, data.with_launch_bound(), strict=True)
     return Evaluation(
         quick=quick,
@@ -500,7 +502,12 @@ def run_evaluation(data: Data, *, quick: bool, watch: OnProgress) -> Evaluation:
             "splits": len(data.rows),
             "left_out": data.left_out,
         },
-        ceilings={o.name: noise_ceiling(data.measurements, o) for o in OBJECTIVES.values()},
+        ceilings={
+            name: {"choices": len(scores), "mean_percent": 100 * statistics.mean(scores)}
+            if (scores := noise_scores(data.measurements, objective))
+            else None
+            for name, objective in OBJECTIVES.items()
+        },
         choices=tuple(_choice_rows(data, results)),
         errors=tuple(_error_rows(data, results)),
         wanted_coverage=COVERAGE,
@@ -515,7 +522,7 @@ def run_evaluation(data: Data, *, quick: bool, watch: OnProgress) -> Evaluation:
             if protocol not in (RANDOM_ROWS, BY_PAIR) and name != PAPER
             for row in limit_rows(data, protocol, answers)
         ),
-        seeds=() if quick else tuple(_seeds(data, ours, watch)),
+        seeds=() if quick else tuple(_seeds(data, ours, progress(OTHER_SEEDS, OURS))),
         chosen={name: tuple(of_method) for name, of_method in chosen.items()},
         compared=compare(data, held_out, (data.rows.kind == "nine")[held_out.row]),
     )
@@ -524,7 +531,7 @@ def run_evaluation(data: Data, *, quick: bool, watch: OnProgress) -> Evaluation:
 def planned_fits(data: Data, *, quick: bool) -> dict[tuple[str, str], int]:
     """How many fits an evaluation takes, by protocol and method, in the order of its work."""
     fits = {
-        (protocol, name): PROTOCOLS[protocol].fits(data.rows)
+        (protocol, name): sum(1 for _ in PROTOCOLS[protocol].draws(data.rows))
         for protocol, name in _compared_methods(data, quick=quick)
     }
     if quick:
@@ -551,7 +558,7 @@ def _compared_methods(data: Data, *, quick: bool) -> list[tuple[str, str]]:
     return [*shared, *strict]
 
 
-def _seeds(data: Data, ours: _MethodResult, watch: OnProgress) -> Iterator[Mapping[str, Any]]:
+def _seeds(data: Data, ours: _MethodResult, progress: OnFold) -> Iterator[Mapping[str, Any]]:
     """The model's own seed, then the others."""
     yield _seed(data, 0, ours)
     for seed in _SEEDS:
@@ -559,8 +566,7 @@ def _seeds(data: Data, ours: _MethodResult, watch: OnProgress) -> Iterator[Mappi
         def learner(rows: Rows, seed: int = seed) -> Regressors:
             return fit(lambda: extra_trees(seed), rows)
 
-        tick = partial(watch, OTHER_SEEDS, OURS)
-        yield _seed(data, seed, ask(OURS, learner, data, PROTOCOLS[BY_WORKLOAD].answer, tick))
+        yield _seed(data, seed, ask(OURS, learner, data, BY_WORKLOAD, progress))
 
 
 def _seed(data: Data, seed: int, results: _MethodResult) -> Mapping[str, Any]:
@@ -704,7 +710,7 @@ def evaluate_local(predictor: ModelPredictor, data: Data) -> LocalEvaluation:
     scores = fractions(rows, held_out, OBJECTIVES[DEFAULT_OBJECTIVE], POLICY.tie)
     if not len(scores):
         raise InputError("no measured split did any work", fix="measure pairs: advisor colocate")
-    rates = speed_errors(rows, held_out)
+    rates = head_errors(rows, held_out, SPEED_LEARNER)
     held = (
         *_within((p.parts[0].speed for p in predicted), rows.speed_a),
         *_within((p.parts[1].speed for p in predicted), rows.speed_b),

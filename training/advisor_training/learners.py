@@ -23,9 +23,8 @@ from sklearn.utils import validation
 
 from advisor.core.records import grouped
 from advisor.errors import InputError
-from advisor.predict.card_factor import CARD_SPREAD
-from advisor.predict.features import rounded
-from advisor.predict.profiles import Floats, Profile
+from advisor.predict.card import CARD_SPREAD
+from advisor.predict.profiles import Floats, Profile, rounded
 from advisor_models.model_predictor import MEMORY_POWER, POWER, SPEED, Head
 from advisor_models.registry import UNCAPPED
 from advisor_training.rows import Names, Rows, flat
@@ -466,7 +465,7 @@ class Draw:
 def leave_out(
     rows: Rows,
     learner: Learner,
-    draws: Sequence[Draw],
+    draws: Iterable[Draw],
     progress: OnFold | None = None,
     wanted: Rows | None = None,
 ) -> HeldOut:
@@ -477,6 +476,7 @@ def leave_out(
     Raises:
         InputError: a draw has nothing to learn from.
     """
+    draws = [*draws]
     if empty := next((draw for draw in draws if not draw.learned.any()), None):
         raise InputError(
             f"{empty.name} cannot be left out",
@@ -557,9 +557,6 @@ SUBSETS = 10
 PAPER_REPEATS = 10
 """How often the paper repeats the drawing (section 5.1)."""
 
-AfterFit: TypeAlias = Callable[[], None]
-"""Called after each fit."""
-
 
 @dataclass(frozen=True, slots=True)
 class _EvaluationProtocol:
@@ -567,23 +564,11 @@ class _EvaluationProtocol:
 
     Attributes:
         meaning: What is left out of training, in words.
+        draws: Its fits, in their order.
     """
 
-    name: str
     meaning: str
     draws: Callable[[Rows], Iterable[Draw]]
-
-    def fits(self, rows: Rows) -> int:
-        """How many fits it takes."""
-        return sum(1 for _ in self.draws(rows))
-
-    def answer(self, rows: Rows, learner: Learner, tick: AfterFit) -> HeldOut:
-        """What a learner expects of rows.
-
-        Raises:
-            InputError: a draw has nothing to learn from.
-        """
-        return leave_out(rows, learner, [*self.draws(rows)], lambda name, done, total: tick())
 
 
 def draw_rows(rows: Rows, part: float, repeats: int) -> Iterator[Draw]:
@@ -647,46 +632,36 @@ BY_RUN = "by workload, run and card"
 
 PROTOCOLS: Mapping[str, _EvaluationProtocol] = MappingProxyType(
     {
-        protocol.name: protocol
-        for protocol in (
-            _EvaluationProtocol(
-                BY_WORKLOAD,
-                "every pair of one job, for each job in turn",
-                lambda rows: (Draw(job, ~rows.of(job), rows.of(job)) for job in rows.jobs),
-            ),
-            _EvaluationProtocol(
-                BOTH_UNSEEN,
-                "every pair of either of the two jobs, for each pair in turn",
-                _unseen_pairs,
-            ),
-            _EvaluationProtocol(
-                BY_FAMILY,
-                "every pair of a family of jobs, such as bert-train, bert-infer and their batches "
-                "of two, for each family in turn",
-                _families,
-            ),
-            _EvaluationProtocol(
-                BY_RUN,
-                "every pair of one job, and all that was measured in a run or on one of its cards, "
-                "for each job and run in turn, where there are several runs",
-                _runs_of_jobs,
-            ),
-            _EvaluationProtocol(
-                BY_GPU_MODEL,
-                "every pair on one GPU model, for each in turn, where there are two",
-                lambda rows: _folds(rows.gpu_model),
-            ),
-            _EvaluationProtocol(
-                BY_PAIR,
-                "a tenth of the pairs, their jobs seen beside others",
-                _tenths_of_pairs,
-            ),
-            _EvaluationProtocol(
-                RANDOM_ROWS,
-                "3 of 10 random splits, whatever their pair, as the paper does it",
-                lambda rows: draw_rows(rows, _PAPER_PART, PAPER_REPEATS),
-            ),
-        )
+        BY_WORKLOAD: _EvaluationProtocol(
+            "every pair of one job, for each job in turn",
+            lambda rows: (Draw(job, ~rows.of(job), rows.of(job)) for job in rows.jobs),
+        ),
+        BOTH_UNSEEN: _EvaluationProtocol(
+            "every pair of either of the two jobs, for each pair in turn",
+            _unseen_pairs,
+        ),
+        BY_FAMILY: _EvaluationProtocol(
+            "every pair of a family of jobs, such as bert-train, bert-infer and their batches "
+            "of two, for each family in turn",
+            _families,
+        ),
+        BY_RUN: _EvaluationProtocol(
+            "every pair of one job, and all that was measured in a run or on one of its cards, "
+            "for each job and run in turn, where there are several runs",
+            _runs_of_jobs,
+        ),
+        BY_GPU_MODEL: _EvaluationProtocol(
+            "every pair on one GPU model, for each in turn, where there are two",
+            lambda rows: _folds(rows.gpu_model),
+        ),
+        BY_PAIR: _EvaluationProtocol(
+            "a tenth of the pairs, their jobs seen beside others",
+            _tenths_of_pairs,
+        ),
+        RANDOM_ROWS: _EvaluationProtocol(
+            "3 of 10 random splits, whatever their pair, as the paper does it",
+            lambda rows: draw_rows(rows, _PAPER_PART, PAPER_REPEATS),
+        ),
     }
 )
 """Every protocol by name; the first one tells how well an unseen job is served."""

@@ -307,15 +307,11 @@ def pair_minutes(jobs: tuple[str, str]) -> float:
 
 def _why_pair(pair: OpenPair, so_far: MeasuredSoFar) -> str:
     reasons = [f"launched {count_of(pair.requests, 'time')}"] if pair.requests else []
-    reasons += (_why_job(job, so_far) for job in dict.fromkeys(pair.jobs))
+    for job in dict.fromkeys(pair.jobs):
+        count = so_far.pairs_of.get(job, 0)
+        measured = f"is in {count_of(count, 'measured pair') if count else 'no measured pair'}"
+        reasons.append(f"{job} {'drifts' if job in so_far.drifting else measured}")
     return ", ".join(reasons)
-
-
-def _why_job(job: str, so_far: MeasuredSoFar) -> str:
-    if job in so_far.drifting:
-        return f"{job} drifts"
-    count = so_far.pairs_of.get(job, 0)
-    return f"{job} is in {count_of(count, 'measured pair') if count else 'no measured pair'}"
 
 
 def chosen_pairs(steps: Iterable[NextStep]) -> list[PairNames]:

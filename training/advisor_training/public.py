@@ -25,14 +25,12 @@ from sklearn.ensemble import ExtraTreesRegressor
 from advisor.core.gpu import TIME_SLICED, UNCAPPED, WHOLE, Split, without_limits
 from advisor.core.wording import listed
 from advisor.errors import InputError
-from advisor.predict.features import speed_left
 from advisor.predict.kernels import Kernels
 from advisor.predict.predictions import Prediction
-from advisor.predict.profiles import COLUMNS, Floats, Profile, Serving
+from advisor.predict.profiles import COLUMNS, Floats, Profile, Serving, speed_left
 from advisor.predict.sets import SERVER_HOLD_S, SetPredictor
-from advisor.predict.single_window import SoloWindow
 from advisor_data.bundled import bundled_table
-from advisor_models.single_window import bundled_head
+from advisor_models.single_window import SoloWindow, bundled_head
 
 SHIPPED = "advisor"  # the package's own answers, in `PublicFigures.off`
 
@@ -234,9 +232,7 @@ def _sequential_server(busy: float, p99_ms: float) -> Profile:
     demand = Serving(offered_rate=1.0, rate_noise=None, latency_p99_ms=((WHOLE, p99_ms),))
     kernels = Kernels(
         per_unit=busy / SERVER_HOLD_S,
-        per_unit_stderr=0.0,
         hold_s=SERVER_HOLD_S,
-        hold_stderr_s=0.0,
         source="guessed",
     )
     return _job(busy, serving=demand, kernels=kernels)

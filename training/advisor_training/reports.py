@@ -8,10 +8,8 @@ import importlib
 import io
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -23,7 +21,6 @@ from markupsafe import Markup, escape
 
 from advisor.core.objectives import DEFAULT_OBJECTIVE, OBJECTIVES, RAW_OBJECTIVE, Interval
 from advisor.core.wording import count_of
-from advisor.errors import StoreError
 from advisor.files import PUBLIC_FILE, open_home, replace_file
 from advisor.predict.profiles import Floats
 from advisor.settings import read_settings
@@ -40,6 +37,7 @@ from advisor_training.evaluation import (
 from advisor_training.learners import BY_WORKLOAD, PROTOCOLS
 from advisor_training.rows import flat
 from advisor_training.scoring import QUESTIONS, ChoiceFigures, Errors
+from advisor_training.train import write_into
 
 _BLUE = "#2b83ba"  # dark and light enough for both backgrounds
 
@@ -49,73 +47,12 @@ _INK, _FAINT = "#010203", "#040506"
 
 
 @dataclass(frozen=True, slots=True)
-class _Figure:
-    """One figure of a report.
-
-    Attributes:
-        name: For identities in the page.
-        draw: Draws it into axes of matplotlib.
-        height: Of its width.
-    """
-
-    name: str
-    caption: str
-    draw: Callable[[Any], None]
-    height: float
-
-    @property
-    def svg(self) -> Markup:
-        """An element with the page's colours, and identities that no other figure has."""
-        svg = _to_svg(self)
-        svg = svg.replace(_INK, "currentColor").replace(_FAINT, "var(--faint)")
-        svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
-        svg = re.sub(r'(\bid="|url\(#|href="#)', rf"\1{self.name}-", svg)
-        label = f'<svg role="img" aria-label="{escape(self.caption)}" '
-        return Markup(svg.replace("<svg ", label, 1))
-
-
-@dataclass(frozen=True, slots=True)
 class TextTable:
     """A table of texts; the first column names the row."""
 
     title: str
     headings: Sequence[str]
     rows: Sequence[Sequence[str]]
-
-
-def _to_svg(figure: _Figure) -> str:
-    """The figure as an SVG element without a background, axes on the left and below only."""
-    width_in = 4.6
-    rc_context, canvas_of = _matplotlib()
-    with rc_context({"svg.fonttype": "none", "svg.hashsalt": "advisor", "font.size": 8.5}):
-        canvas = canvas_of(figsize=(width_in, width_in * figure.height), layout="constrained")
-        axes = canvas.add_subplot()
-        axes.patch.set_alpha(0)
-        axes.tick_params(colors=_INK)
-        axes.grid(visible=False)
-        for name, side in axes.spines.items():
-            side.set_color(_FAINT)
-            side.set_visible(name in ("left", "bottom"))
-        figure.draw(axes)
-        sink = io.StringIO()
-        canvas.savefig(sink, format="svg", transparent=True, metadata={"Date": None})
-    text = sink.getvalue()
-    return text[text.index("<svg") :]
-
-
-def make_folder(folder: Path) -> None:
-    """Make the folder: before minutes of work, not after.
-
-    Raises:
-        StoreError: it cannot be made.
-    """
-    with _writing(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-
-
-def _writing(folder: Path) -> AbstractContextManager[None]:
-    what = f"nothing can be written to {folder}"
-    return StoreError.instead_of(OSError, what, fix="give another folder with --out")
 
 
 @functools.cache
@@ -142,11 +79,11 @@ def write_evaluation(evaluation: Evaluation, folder: Path) -> tuple[Path, ...]:
         StoreError: the files cannot be written.
     """
     contents = {HTML_NAME: page(evaluation).encode(), JSON_NAME: to_json(evaluation).encode()}
-    make_folder(folder)
-    with _writing(folder):
-        return tuple(
-            replace_file(folder / name, data, PUBLIC_FILE) for name, data in contents.items()
-        )
+    write_into(
+        folder,
+        lambda to: [replace_file(to / n, data, PUBLIC_FILE) for n, data in contents.items()],
+    )
+    return tuple(folder / name for name in contents)
 
 
 def page(evaluation: Evaluation) -> str:
@@ -163,42 +100,84 @@ def page(evaluation: Evaluation) -> str:
         evaluation=evaluation,
         headline=headline,
         sentences=sentences,
-        figures=_figures(evaluation),
+        figures=[
+            {"caption": caption, "svg": _scatter(name, caption, what, *values)}
+            for name, caption, what, values in (
+                (
+                    "speeds",
+                    "Relative speeds of jobs in pairs, at the nine splits: predicted by a model "
+                    "that has not seen one of the two jobs, against measured. On the line both are "
+                    "the same.",
+                    "relative speed",
+                    map(flat, evaluation.compared["speed"]),
+                ),
+                (
+                    "power",
+                    "The same for the power of the GPU.",
+                    "power, W",
+                    evaluation.compared["power"],
+                ),
+            )
+        ],
         tables=[
             *printed_tables(evaluation, [name for name in OBJECTIVES if name != DEFAULT_OBJECTIVE]),
             *(_worst_choices(evaluation, name) for name in HEADLINE),
-            _jobs(evaluation),
+            TextTable(
+                f"{OURS}, by the job that was left out: fraction of the oracle and mean errors, "
+                "in %",
+                (
+                    *("job", "SM active", "pairs", *HEADLINE),
+                    *("own speed off by", "the other's", "power"),
+                ),
+                [
+                    (
+                        f"{job.job}{' (launch-bound)' if job.launch_bound else ''}",
+                        f"{job.sm_active_percent:.0f}",
+                        str(job.bars[DEFAULT_OBJECTIVE]["choices"]),
+                        *(f"{job.bars[name]['fraction_percent']:.2f}" for name in HEADLINE),
+                        *(
+                            f"{error.mean_percent:.1f}" if error else "-"
+                            for error in (job.own, job.beside, job.power)
+                        ),
+                    )
+                    for job in evaluation.jobs
+                ],
+            ),
         ],
-        protocols=PROTOCOLS.values(),
+        protocols=PROTOCOLS,
     )
 
 
-def _figures(evaluation: Evaluation) -> list[_Figure]:
-    """Predicted against measured: relative speeds, then power."""
-    return [
-        _Figure(
-            "speeds",
-            "Relative speeds of jobs in pairs, at the nine splits: predicted by a model that has "
-            "not seen one of the two jobs, against measured. On the line both are the same.",
-            partial(_draw_scatter, *map(flat, evaluation.compared["speed"]), "relative speed"),
-            0.8,
-        ),
-        _Figure(
-            "power",
-            "The same for the power of the GPU.",
-            partial(_draw_scatter, *evaluation.compared["power"], "power, W"),
-            0.8,
-        ),
-    ]
+def _scatter(name: str, caption: str, what: str, expected: Floats, measured: Floats) -> Markup:
+    """Predicted against measured values: an SVG element with the page's colours.
 
-
-def _draw_scatter(expected: Floats, measured: Floats, what: str, axes: Any) -> None:
-    both = np.concatenate([measured, expected])
-    ends = [float(both.min()), float(both.max())]
-    axes.plot(ends, ends, color=_INK, linewidth=0.8)
-    axes.scatter(measured, expected, s=5, color=_BLUE, alpha=0.45, linewidths=0)
-    axes.set_xlabel(f"measured {what}", color=_INK)
-    axes.set_ylabel(f"predicted {what}", color=_INK)
+    It has no background, and axes on the left and below only. Identities begin with the name, so
+    that no other figure of the page has them.
+    """
+    rc_context, canvas_of = _matplotlib()
+    with rc_context({"svg.fonttype": "none", "svg.hashsalt": "advisor", "font.size": 8.5}):
+        canvas = canvas_of(figsize=(4.6, 3.68), layout="constrained")
+        axes = canvas.add_subplot()
+        axes.patch.set_alpha(0)
+        axes.tick_params(colors=_INK)
+        axes.grid(visible=False)
+        for place, side in axes.spines.items():
+            side.set_color(_FAINT)
+            side.set_visible(place in ("left", "bottom"))
+        both = np.concatenate([measured, expected])
+        ends = [float(both.min()), float(both.max())]
+        axes.plot(ends, ends, color=_INK, linewidth=0.8)
+        axes.scatter(measured, expected, s=5, color=_BLUE, alpha=0.45, linewidths=0)
+        axes.set_xlabel(f"measured {what}", color=_INK)
+        axes.set_ylabel(f"predicted {what}", color=_INK)
+        sink = io.StringIO()
+        canvas.savefig(sink, format="svg", transparent=True, metadata={"Date": None})
+    svg = sink.getvalue()
+    svg = svg[svg.index("<svg") :].replace(_INK, "currentColor").replace(_FAINT, "var(--faint)")
+    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
+    svg = re.sub(r'(\bid="|url\(#|href="#)', rf"\1{name}-", svg)
+    label = f'<svg role="img" aria-label="{escape(caption)}" '
+    return Markup(svg.replace("<svg ", label, 1))
 
 
 def _find_choices(
@@ -338,10 +317,38 @@ def printed_tables(
     evaluation: Evaluation, objectives: Sequence[str] = HEADLINE[1:]
 ) -> list[TextTable]:
     """The tables of the terminal, those without rows left out; `objectives` of the second one."""
+    # Mean fraction of the oracle by other objectives, among the nine splits, any speed allowed.
+    cells = _choice_figures(evaluation)[BY_WORKLOAD].map(attrgetter("fraction")).map(_bounded)
+    rows = cells.unstack(sort=False).reindex(columns=[*objectives]).fillna("-").itertuples()
+    ceilings = [evaluation.ceilings[name] for name in objectives]
+    noise = [f"{c['mean_percent']:.2f}" if c else "-" for c in ceilings]
+    # Each method under each protocol: what it saves, and how far it is off.
+    figures, errors = _choice_figures(evaluation), errors_of_all_pairs(evaluation)
+    steps = [step for name in PROTOCOLS for step in errors.index if step[0] == name]
     tables = [
         _unseen_jobs(evaluation),
-        _by_objective(evaluation, objectives),
-        _protocols(evaluation),
+        TextTable(
+            "Jobs that were not seen, by other objectives: mean fraction of the best of the nine "
+            "splits, whatever speed a job keeps, in % with 95 % intervals by job",
+            ("method", *objectives),
+            [("noise ceiling", *noise), *((str(method), *row) for method, *row in rows)],
+        ),
+        TextTable(
+            "By what is left out of training: energy saved, choices that lose, fraction of the "
+            "oracle, and errors at the nine splits, mean | median, in %",
+            ("left out, method", "saved", "lose", *_ORACLES, "rate", "power"),
+            [
+                (
+                    f"{protocol}, {method}",
+                    _bounded(default and default.saved, 1),
+                    _lose(default),
+                    *(_mean_of(figures.get((protocol, method, name))) for name in HEADLINE),
+                    *_error_cells(errors[protocol, method]),
+                )
+                for protocol, method in steps
+                for default in [figures.get((protocol, method, DEFAULT_OBJECTIVE))]
+            ],
+        ),
         # How often a job is slower than it was to be, by what is left out of training.
         TextTable(
             "Minimum speeds that are missed, part of the choices that share, in % with 95 % "
@@ -438,42 +445,6 @@ def _unseen_jobs(evaluation: Evaluation) -> TextTable:
     )  # fmt: skip
 
 
-def _by_objective(evaluation: Evaluation, objectives: Sequence[str]) -> TextTable:
-    """Mean fraction of the oracle by other objectives, among the nine splits, any speed allowed."""
-    cells = _choice_figures(evaluation)[BY_WORKLOAD].map(attrgetter("fraction")).map(_bounded)
-    rows = cells.unstack(sort=False).reindex(columns=[*objectives]).fillna("-").itertuples()
-    ceilings = [evaluation.ceilings[name] for name in objectives]
-    noise = [f"{c.mean_percent:.2f}" if c else "-" for c in ceilings]
-    return TextTable(
-        "Jobs that were not seen, by other objectives: mean fraction of the best of the nine "
-        "splits, whatever speed a job keeps, in % with 95 % intervals by job",
-        ("method", *objectives),
-        [("noise ceiling", *noise), *((str(method), *row) for method, *row in rows)],
-    )
-
-
-def _protocols(evaluation: Evaluation) -> TextTable:
-    """Each method under each protocol: what it saves, and how far it is off."""
-    figures, errors = _choice_figures(evaluation), errors_of_all_pairs(evaluation)
-    steps = [step for name in PROTOCOLS for step in errors.index if step[0] == name]
-    return TextTable(
-        "By what is left out of training: energy saved, choices that lose, fraction of the oracle, "
-        "and errors at the nine splits, mean | median, in %",
-        ("left out, method", "saved", "lose", *_ORACLES, "rate", "power"),
-        [
-            (
-                f"{protocol}, {method}",
-                _bounded(default and default.saved, 1),
-                _lose(default),
-                *(_mean_of(figures.get((protocol, method, name))) for name in HEADLINE),
-                *_error_cells(errors[protocol, method]),
-            )
-            for protocol, method in steps
-            for default in [figures.get((protocol, method, DEFAULT_OBJECTIVE))]
-        ],
-    )
-
-
 _FIGURES = ("saved", "lose", "oracle", "worst", "oracle, raw", "worst, raw", "rate", "power")
 _HELD = ("speed held", "power held")
 
@@ -522,29 +493,6 @@ def _gpu_cells(found: Mapping[str, Any]) -> Iterator[str]:
         yield f"{figures.worst_percent:.1f}" if figures else "-"
     yield from _error_cells(found["errors"])
     yield from (f"{100 * part:.1f}" for part in found["held"].values())
-
-
-def _jobs(evaluation: Evaluation) -> TextTable:
-    """Each job that was left out, the one with the busiest SMs first."""
-    return TextTable(
-        f"{OURS}, by the job that was left out: fraction of the oracle and mean errors, in %",
-        (
-            "job", "SM active", "pairs", *HEADLINE, "own speed off by", "the other's", "power",
-        ),
-        [
-            (
-                f"{job.job}{' (launch-bound)' if job.launch_bound else ''}",
-                f"{job.sm_active_percent:.0f}",
-                str(job.bars[DEFAULT_OBJECTIVE]["choices"]),
-                *(f"{job.bars[name]['fraction_percent']:.2f}" for name in HEADLINE),
-                *(
-                    f"{error.mean_percent:.1f}" if error else "-"
-                    for error in (job.own, job.beside, job.power)
-                ),
-            )
-            for job in evaluation.jobs
-        ],
-    )  # fmt: skip
 
 
 def _worst_choices(evaluation: Evaluation, objective: str) -> TextTable:

@@ -49,7 +49,7 @@ from advisor.errors import BusyError, ModelError, StoreError
 from advisor.files import private_folder, replace_file, try_lock, writing_private
 from advisor.formats.moments import moment_fault
 from advisor.formats.wire import read, write
-from advisor.predict.profiles import Floats, make_profiles
+from advisor.predict.profiles import make_profiles
 from advisor.validity.points import (
     author_of,
     claim_of,
@@ -90,7 +90,7 @@ from advisor_training.train import (
     fit_model,
     make_artefact,
     make_training_set,
-    write_model,
+    write_into,
 )
 
 POINTS = "points.json"
@@ -623,23 +623,19 @@ def training_set(points: PointSet) -> TrainingSet:
         InputError: nothing can be learned from them.
     """
     made_from = make_training_set(points.pairs, points.profiled, points.references)
-    weights = _by_age(made_from.rows, points)
+    # What rows count by their age, measured from the newest of them; shape (n,).
+    begun: dict[tuple[str, ...], datetime] = {}
+    for point in points.pairs:
+        key, at = measurement_of(point), _moment_of(point, _LONG_AGO)
+        begun[key] = min(begun.get(key, at), at)
+    at = [begun[key] for key in _measurements(made_from.rows)]
+    days = np.array([(max(at) - moment) / timedelta(days=1) for moment in at])
+    weights = np.maximum(0.5 ** (days / HALF_LIFE_DAYS), _LEAST_WEIGHT)
     return replace(
         made_from,
         rows=made_from.rows.assign(weight=made_from.rows.weight * weights),
         blind=made_from.blind.assign(weight=made_from.blind.weight * weights),
     )
-
-
-def _by_age(rows: Rows, points: PointSet) -> Floats:
-    """What rows count by their age, measured from the newest of them; shape (n,)."""
-    begun: dict[tuple[str, ...], datetime] = {}
-    for point in points.pairs:
-        key, at = measurement_of(point), _moment_of(point, _LONG_AGO)
-        begun[key] = min(begun.get(key, at), at)
-    at = [begun[key] for key in _measurements(rows)]
-    days = np.array([(max(at) - moment) / timedelta(days=1) for moment in at])
-    return np.maximum(0.5 ** (days / HALF_LIFE_DAYS), _LEAST_WEIGHT)
 
 
 def train_challenger(
@@ -877,7 +873,7 @@ def _challenged(
         return report
     # The version may be there from a run that was killed.
     if new.version not in registry.versions():
-        write_model(draft, lambda folder: write_artefact(folder, artefact))
+        write_into(draft, lambda folder: write_artefact(folder, artefact))
         registry.add(draft)
     registry.promote(new.version, now)
     return replace(report, outcome="promoted", champion=new.version, replaced=report.champion)

@@ -48,19 +48,21 @@ from advisor.core.telemetry import NEAR_LIMIT
 from advisor.core.wording import count_of, listed
 from advisor.errors import InputError
 from advisor.formats.rows import flat as flat_row, flat_name, to_row
-from advisor.predict.features import demanded_power_w, power_limit_w, side
 from advisor.predict.predictions import is_within
 from advisor.predict.profiles import (
     ACTIVE_IDLE_ABOVE,
     Floats,
     Profile,
     active_idle_above_of,
+    demanded_power_w,
     is_launch_bound,
     kind_of,
     make_profiles,
     of_job,
     of_pair,
+    power_limit_w,
     serving_of,
+    side,
     with_active_idle,
 )
 from advisor.settings import Settings
@@ -629,6 +631,7 @@ def _columns(m: Measurement, profiles: tuple[Profile, Profile]) -> dict[str, Any
     }
     for n, (side_name, profile) in enumerate(zip("ab", profiles, strict=True)):
         shares = [split.shares[n] for _, split in splits]
+        serving = profile.serving
         columns |= {
             f"job_{side_name}": m.jobs[n],
             f"situation_{side_name}": [
@@ -636,18 +639,15 @@ def _columns(m: Measurement, profiles: tuple[Profile, Profile]) -> dict[str, Any
                 for share, place in zip(shares, places, strict=True)
             ],
             f"share_{side_name}": shares,
-            f"all_served_{side_name}": _all_served(profile),
+            f"all_served_{side_name}": (
+                np.inf if serving is None or serving.offered_rate is None else 1 - serving.tolerance
+            ),
             f"speed_{side_name}": [result.speeds[n] for result in results],
             f"solo_rate_{side_name}": [result.parts[n].solo_rate for result in results],
             f"solo_power_{side_name}_w": [result.parts[n].solo_power_w for result in results],
             f"profile_power_{side_name}_w": profile.whole_gpu_power_w,
         }
     return columns
-
-
-def _all_served(profile: Profile) -> float:
-    serving = profile.serving
-    return np.inf if serving is None or serving.offered_rate is None else 1 - serving.tolerance
 
 
 UNPROFILED = "a job of the pair has no profile that reaches down to its share"

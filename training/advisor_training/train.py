@@ -3,7 +3,12 @@
 How far the model carries to a GPU model that it has not learned from is measured, too. A GPU model
 is left out of training, with all its pairs, and so is the tested job, on every GPU model: what is
 the question is that of a new job on a new GPU. Intervals are those of the other GPU
-models, made without the one left out as in `conformal`.
+models, made without the one left out.
+
+From jobs that were measured at several shares, all but the whole GPU hidden, it is learned how jobs
+do on parts of a GPU from one window on the whole of it. Differences to
+`advisor_models.single_window.prior_kept` are learned, not their logarithms: at small shares of
+small jobs these are large, and matter little.
 """
 
 import hashlib
@@ -20,14 +25,25 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+from sklearn.ensemble import ExtraTreesRegressor
 
+from advisor.core.gpu import WHOLE
 from advisor.core.objectives import DEFAULT_OBJECTIVE, OBJECTIVES, PER_WATT_OBJECTIVE, POLICY
 from advisor.core.records import PairPoint, Point, SoloPoint
 from advisor.core.wording import listed
 from advisor.errors import InputError, ModelError, StoreError
 from advisor.formats.rows import to_row
-from advisor.predict.features import Float32s, feature_names_of
-from advisor.predict.profiles import COLUMNS, IDLE, Floats, filled
+from advisor.formats.wire import read, to_plain
+from advisor.predict.profiles import (
+    COLUMNS,
+    IDLE,
+    Float32s,
+    Floats,
+    Profile,
+    feature_names_of,
+    filled,
+    kind_of,
+)
 from advisor_models.model_predictor import ALL_HEADS, LEAF, NODE, Forest, read_trees
 from advisor_models.registry import (
     LIMITED,
@@ -41,22 +57,28 @@ from advisor_models.registry import (
     Strata,
     TrainedHead,
     figure_word,
+    hashes,
     named,
     place_of,
     trees_file,
+    write_parsed,
 )
-from advisor_training.intervals import (
-    COVERAGE,
-    Calibrated,
-    Residuals,
-    bounds_of,
-    calibrate,
-    held,
-    left_out,
-    residuals_of,
-    strictest,
-    widening,
-    without_counters,
+from advisor_models.single_window import (
+    COUNTERS,
+    ERRORS,
+    ESTIMATED_SHARES,
+    HEADS,
+    SM,
+    LeftOutJob,
+    SingleWindowHead,
+    SingleWindowManifest,
+    SoloWindow,
+    WindowEstimate,
+    as_float32,
+    counter_features,
+    prior_kept,
+    share_features,
+    window_of,
 )
 from advisor_training.learners import (
     BY_WORKLOAD,
@@ -65,6 +87,7 @@ from advisor_training.learners import (
     OPTIONAL_LEARNERS,
     PART_OF_FEATURES,
     SEED,
+    SPEED_LEARNER,
     TREES,
     Draw,
     HeadLearner,
@@ -74,6 +97,7 @@ from advisor_training.learners import (
     OnFold,
     Regressors,
     extra_trees,
+    family_of,
     fit,
     joined,
     learned_from,
@@ -83,7 +107,21 @@ from advisor_training.learners import (
     predicted,
 )
 from advisor_training.rows import LeftOut, Names, Rows, flat, make_data, make_rows, read_measured
-from advisor_training.scoring import fractions, head_errors, speed_errors
+from advisor_training.scoring import (
+    COVERAGE,
+    Calibrated,
+    Residuals,
+    bounds_of,
+    calibrate,
+    fractions,
+    head_errors,
+    held,
+    left_out,
+    residuals_of,
+    strictest,
+    widening,
+    without_counters,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -339,14 +377,14 @@ def forest_bytes(regressor: Any) -> bytes:
     return nodes[np.concatenate(levels)].tobytes()
 
 
-def write_model(folder: Path, write: Callable[[Path], None]) -> None:
-    """Make a folder and write a model into it.
+def write_into(folder: Path, write: Callable[[Path], object] = lambda _: None) -> None:
+    """Make a folder and write into it; without `write`, before minutes of work, make it only.
 
     Raises:
-        StoreError: it cannot be written.
+        StoreError: it cannot be made or written to.
     """
     with StoreError.instead_of(
-        OSError, f"the model cannot be written to {folder}", fix="give another folder with --out"
+        OSError, f"nothing can be written to {folder}", fix="give another folder with --out"
     ):
         folder.mkdir(parents=True, exist_ok=True)
         write(folder)
@@ -520,22 +558,11 @@ def _figures(
         figures[word] = float(scores.mean())
         figures[f"{word}_p10"] = float(np.quantile(scores, 0.1))
         figures[f"{word}_worst"] = float(scores.min())
-    rates, uncapped = speed_errors(rows, held_out), speed_errors(rows, held_out, "uncapped")
-    figures |= {
-        "rate_mean_error": float(rates.mean()),
-        "rate_median_error": float(np.median(rates)),
-    }
-    others = [learner for learner in learners if learner.head.name != "speed"]
-    figures |= {
-        f"{x.head.name}_mean_error": float(head_errors(rows, held_out, x).mean()) for x in others
-    }
-    figures["uncapped_rate_mean_error"] = float(uncapped.mean())
-    figures |= {
-        f"uncapped_{x.head.name}_mean_error": float(
-            head_errors(rows, held_out, x, "uncapped").mean()
-        )
-        for x in others
-    }
+    for kind, where in (("nine", ""), ("uncapped", "uncapped_")):
+        for learner in learners:
+            errors = head_errors(rows, held_out, learner, kind)
+            figures[f"{where}{figure_word(learner.head.name)}_mean_error"] = float(errors.mean())
+    figures["rate_median_error"] = float(np.median(head_errors(rows, held_out, SPEED_LEARNER)))
     held = {f"{figure_word(n)}_coverage": part.overall for n, part in calibrated.held.items()}
     return {f"{name}_percent": round(100 * v, 3) for name, v in (figures | held).items()}
 
@@ -658,3 +685,119 @@ def training_data(
         weight=weight,
         jobs=np.column_stack([usable.job_a, usable.job_b])[row],
     )
+
+
+# A profile has few rows, so leaves are smaller than those of the heads of pairs.
+_LEAST_IN_SMALL_LEAF = 3
+
+
+def learnable(profiles: Iterable[Profile]) -> list[Profile]:
+    """Those whose counters are known, so that they say something."""
+    return [p for p in profiles if not any(np.isnan(p.values[name][-1]) for name in COUNTERS)]
+
+
+def fit_single_window(profiles: Sequence[Profile]) -> Mapping[str, bytes]:
+    """The trees of each head of `SingleWindowHead`, from profiles that are `learnable`."""
+    forests: dict[str, bytes] = {}
+    for head in HEADS:
+        rows = [_rows_of_window(profile, head) for profile in profiles]
+        features, targets = (np.concatenate(of_all) for of_all in zip(*rows, strict=True))
+        trees: Any = ExtraTreesRegressor(
+            TREES, min_samples_leaf=_LEAST_IN_SMALL_LEAF, random_state=SEED
+        )
+        forests[head] = forest_bytes(trees.fit(as_float32(features), targets))
+    return forests
+
+
+def _rows_of_window(profile: Profile, head: str) -> tuple[Floats, Floats]:
+    """Features and targets: SM activity as a fraction; of others what was kept over the prior."""
+    if head == SM:
+        return counter_features(window_of(profile)), profile.values[head][-1:] / WHOLE
+    features, prior, kept = _kept_at_shares(profile)
+    return features, kept[head] - prior
+
+
+def write_single_window(
+    folder: Path, profiles: Sequence[Profile], points: Iterable[SoloPoint]
+) -> None:
+    """Fit the model to profiles that are `learnable`, made from these points, and write it.
+
+    Raises:
+        StoreError: it cannot be written.
+    """
+    files = {trees_file(name): data for name, data in fit_single_window(profiles).items()}
+    errors = {"left_out": [*_left_out_errors(profiles)]}
+    files[ERRORS] = json.dumps(to_plain(errors), separators=(",", ":")).encode() + b"\n"
+    manifest = SingleWindowManifest(
+        profiles=len(profiles),
+        dataset_sha256=dataset_sha256(points),
+        libraries={name: metadata.version(name) for name in LIBRARIES},
+        files=hashes(files),
+    )
+
+    write_into(
+        folder,
+        lambda to: write_parsed(
+            to, files, manifest, lambda _, text: read(SingleWindowManifest, text)
+        ),
+    )
+
+
+def families_left_out(
+    profiles: Sequence[Profile],
+) -> Iterator[tuple[SingleWindowHead, list[Profile]]]:
+    """For each family of jobs the model that has seen none of it, and its profiles."""
+    for family in dict.fromkeys(family_of(p.job) for p in profiles):
+        others = [p for p in profiles if family_of(p.job) != family]
+        tested = [p for p in profiles if family_of(p.job) == family]
+        yield SingleWindowHead(fit_single_window(others)), tested
+
+
+def _left_out_errors(profiles: Sequence[Profile]) -> Iterator[LeftOutJob]:
+    """Of each by the model that has seen none of its family, with and without counters."""
+    for model, tested in families_left_out(profiles):
+        for p in tested:
+            for missing in ((), COUNTERS):
+                window = blind(window_of(p), missing)
+                estimate = model.estimate(window)
+                errors = _errors_of_estimate(p, estimate)
+                yield LeftOutJob(
+                    family=family_of(p.job),
+                    is_server=kind_of(p) == "server",
+                    missing=missing,
+                    sm=round(estimate.sm, 4),
+                    part_of_power=round(window.part_of_power, 4),
+                    errors=tuple(errors.round(4).tolist()),
+                )
+
+
+def blind(window: SoloWindow, lacking: Sequence[str]) -> SoloWindow:
+    """The same without these counters."""
+    return replace(window, counters={n: v for n, v in window.counters.items() if n not in lacking})
+
+
+def _errors_of_estimate(profile: Profile, estimate: WindowEstimate) -> Floats:
+    """True less told; where nothing was measured, as at the nearest share that was."""
+    window, (_, _, kept) = window_of(profile), _kept_at_shares(profile)
+    sm, dram = (window.read(name) / WHOLE for name in COUNTERS)
+    shares = profile.shares[:-1]
+    of_shares = [
+        np.interp(
+            ESTIMATED_SHARES, shares, kept[of] - np.interp(shares, ESTIMATED_SHARES, estimated)
+        )
+        for of, estimated in (("rate", estimate.rate), ("power", estimate.power))
+    ]
+    return np.concatenate([[sm - estimate.sm, dram - estimate.dram], *of_shares])
+
+
+def _kept_at_shares(profile: Profile) -> tuple[Floats, Floats, dict[str, Floats]]:
+    """Features at each share that was measured, the prior there, and what was kept."""
+    window = window_of(profile)
+    sm, dram = (window.read(name) / WHOLE for name in COUNTERS)
+    shares = profile.shares[:-1].tolist()
+    over_w = profile.values["power_w"][:-1] - profile.idle_power_w
+    kept = {
+        "rate": np.minimum(1.0, profile.values["rate"][:-1] / profile.values["rate"][-1]),
+        "power": over_w / (window.power_w - window.idle_power_w),
+    }
+    return share_features(window, sm, dram, shares), prior_kept(sm, shares), kept

@@ -42,9 +42,8 @@ from advisor_api.launches.launching import (
 from advisor_api.otlp import tell_metrics
 from advisor_api.service import Service, looking
 from advisor_data import Store
-from advisor_data.cleaning import Cleaner
 from advisor_data.lists import Span
-from advisor_data.state import AuditEntry, LaunchRow
+from advisor_data.state import AuditEntry, LaunchRow, clean_launches
 
 
 class ObservationImporter:
@@ -129,13 +128,7 @@ class Housekeeping:
 
     def __init__(self, service: Service) -> None:
         self._state, self._bounds = service.state, service.settings.retention
-        self._cleaner = Cleaner(
-            root=launches_folder(service.settings),
-            bounds=self._bounds,
-            store=service.store,
-            state=service.state,
-            who=_WHO,
-        )
+        self._root, self._store = launches_folder(service.settings), service.store
         self._next_s = -math.inf
         self._said = set[str]()
 
@@ -149,7 +142,7 @@ class Housekeeping:
         if time.monotonic() < self._next_s:
             return
         self._next_s = time.monotonic() + EVERY_S
-        cleaned = self._cleaner.clean()
+        cleaned = clean_launches(self._root, self._bounds, self._store, self._state, _WHO)
         for launch in cleaned.removed:
             LOG.info(
                 "the folder of the launch %s, which ended %s, was removed for its %s: %.1f MiB",

@@ -36,8 +36,9 @@ from advisor_training.evaluation import (
     to_json,
 )
 from advisor_training.public import SHIPPED, TABLES, Off, PublicFigures, evaluate_public
-from advisor_training.reports import make_folder, printed_tables, said, write_evaluation
+from advisor_training.reports import printed_tables, said, write_evaluation
 from advisor_training.rows import make_data, read_local, read_measured
+from advisor_training.train import write_into
 
 _WIDTH = 140
 
@@ -58,7 +59,7 @@ def show(
         InputError: the folder cannot be made, or too little was measured.
         ModelError: `against` the bundled figures, one is worse.
     """
-    make_folder(out)
+    write_into(out)
     measured = read_measured(pairs, solo, with_bundled=with_bundled)
     data = make_data(measured.pairs, measured.profiled, measured.references, measured.left_out)
     plan = {step: n * COSTS[step[1]] for step, n in planned_fits(data, quick=quick).items()}

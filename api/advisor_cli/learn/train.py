@@ -44,7 +44,7 @@ from advisor_training.train import (
     fit_model,
     make_artefact,
     make_training_set,
-    write_model,
+    write_into,
 )
 
 NEWEST = "newest"
@@ -88,7 +88,7 @@ def train(
     with leaving_out("jobs") as tick:
         trained = fit_model(made_from.rows, tick, made_from.blind)
     artefact = make_artefact(made_from, trained, moment)
-    write_model(out, lambda folder: write_artefact(folder, artefact))
+    write_into(out, lambda folder: write_artefact(folder, artefact))
     manifest = artefact.manifest
     files = [str(out / name) for name in (*manifest.files, MANIFEST)]
     fault = None  # why the model will not be promoted

@@ -9,9 +9,8 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from rows import Part, Row, known_busy
 
-from advisor.predict.features import crowded, without_limit_w
 from advisor.predict.kernels import Kernels, computes_in_bursts
-from advisor.predict.profiles import Floats
+from advisor.predict.profiles import Floats, crowded, without_limit_w
 from advisor.predict.sets import (
     ACTIVE_IDLE_OVER_W,
     CLASSES,

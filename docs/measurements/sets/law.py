@@ -31,8 +31,7 @@ from fitting import (
 )
 from rows import Off, Row, again, measured_pairs, measured_rows, tables
 
-from advisor.predict.features import speed_left
-from advisor.predict.profiles import Floats
+from advisor.predict.profiles import Floats, speed_left
 from advisor.predict.sets import MANY_WIDER, RoundRobin
 
 LAWS = tuple(

@@ -25,7 +25,6 @@ from advisor.core.objectives import NORMAL_90
 from advisor.predict.predictions import is_within
 from advisor.predict.profiles import Floats, Profile, kind_of, make_profiles
 from advisor.predict.sets import OptionPredictor, SetPredictor
-from advisor.predict.single_window import COUNTERS, ESTIMATED_SHARES, window_of
 from advisor_advice.conditions import (
     Expected,
     _bundled_alone as bundled_alone,
@@ -39,9 +38,15 @@ from advisor_data.bundled import (
     select,
 )
 from advisor_models.registry import Registry
-from advisor_models.single_window import BUNDLED, bundled_head
+from advisor_models.single_window import (
+    BUNDLED,
+    COUNTERS,
+    ESTIMATED_SHARES,
+    bundled_head,
+    window_of,
+)
 from advisor_training.learners import family_of
-from advisor_training.single_window import blind, learnable, left_out, write_single_window
+from advisor_training.train import blind, families_left_out, learnable, write_single_window
 
 Key = tuple[str, str]
 """Job and GPU model."""
@@ -80,16 +85,16 @@ def main() -> None:
 
 def known_of(profiles: Sequence[Profile]) -> Iterator[Known]:
     """Each by the model, and the errors, of all families but its own."""
-    for head, own in left_out(profiles):
-        family = family_of(own[0].job)
-        head.left_out = [e for e in bundled_head().left_out if e.family != family]
+    for head, own in families_left_out(profiles):
+        head.left_out = [e for e in bundled_head().left_out if e.family != family_of(own[0].job)]
         for p in own:
             windows = {name: blind(window_of(p), of) for name, of in LACKING.items()}
             if p.busy > 0:
                 other = replace(window_of(p), gpu_model="")
                 windows |= {name: blind(other, of) for name, of in ELSEWHERE.items()}
-            is_server = kind_of(p) == "server"
-            seen = {n: head.profile(w, is_server=is_server) for n, w in windows.items()}
+            seen = {
+                n: head.profile(w, is_server=kind_of(p) == "server") for n, w in windows.items()
+            }
             yield Known(p, seen)
 
 

@@ -28,8 +28,7 @@ from advisor.errors import InputError, ModelError
 from advisor.files import open_home
 from advisor.formats.moments import is_utc
 from advisor.formats.wire import read
-from advisor.predict.features import rounded
-from advisor.predict.profiles import Floats
+from advisor.predict.profiles import Floats, rounded
 from advisor.wire.power import (
     FEATURES,
     InputPoint,

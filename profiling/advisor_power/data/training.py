@@ -20,8 +20,7 @@ from sklearn.linear_model import LinearRegression
 
 from advisor.core.records import grouped
 from advisor.errors import InputError
-from advisor.predict.features import Float32s
-from advisor.predict.profiles import Floats
+from advisor.predict.profiles import Float32s, Floats
 from advisor.wire.power import FEATURES, InputPoint
 from advisor_data.measurements import input_points_sha256, input_points_text
 from advisor_models.registry import LogBounds, hashes, version_of, write_parsed
@@ -43,9 +42,9 @@ from advisor_power.data.predictor import (
     parsed_manifest,
     parts,
 )
-from advisor_training.intervals import COVERAGE, Residuals, bounds_of, measured_coverage
 from advisor_training.learners import LEAST_IN_LEAF, PART_OF_FEATURES, SEED, TREES, PriorRegressor
-from advisor_training.train import LIBRARIES, trees_files, write_model
+from advisor_training.scoring import COVERAGE, Residuals, bounds_of, measured_coverage
+from advisor_training.train import LIBRARIES, trees_files, write_into
 
 _Points: TypeAlias = Sequence[InputPoint]
 FittedPower: TypeAlias = Callable[[_Points], Floats]
@@ -441,7 +440,7 @@ def write_input_model(folder: Path, trained: TrainedInputs) -> InputManifest:
         files=hashes(contents),
     )
     manifest = replace(unnamed, version=version_of(unnamed))
-    write_model(folder, lambda to: write_parsed(to, contents, manifest, parsed_manifest))
+    write_into(folder, lambda to: write_parsed(to, contents, manifest, parsed_manifest))
     return manifest
 
 

@@ -23,18 +23,21 @@ from small_model import (
 from advisor.core.gpu import EQUAL, UNCAPPED, WHOLE, Split
 from advisor.core.objectives import DEFAULT_OBJECTIVE, OBJECTIVES, Interval
 from advisor.errors import InputError, ModelError
-from advisor.predict.features import (
+from advisor.predict.predictions import Prediction
+from advisor.predict.profiles import (
     Float32s,
+    Floats,
+    Profile,
+    Serving,
+    kind_of,
     matrix,
+    of_pair,
     physical_power_w,
     power_features,
     prior_kept,
     side,
     speed_features,
 )
-from advisor.predict.predictions import Prediction
-from advisor.predict.profiles import Floats, Profile, Serving, kind_of, of_pair
-from advisor.predict.single_window import SoloWindow
 from advisor_models import registry
 from advisor_models.model_predictor import (
     LARGEST,
@@ -53,7 +56,7 @@ from advisor_models.registry import (
     on_gpu_model,
     write_artefact,
 )
-from advisor_models.single_window import bundled_head, drawn_errors, wider
+from advisor_models.single_window import SoloWindow, bundled_head, drawn_errors, wider
 from advisor_training.train import forest_bytes
 
 A, B = make_profile("a", 1), make_profile("b", 2)

@@ -49,7 +49,6 @@ from advisor_training.evaluation import (
     planned_fits,
     to_json,
 )
-from advisor_training.intervals import COVERAGE, Residuals, held, residuals_of, widening
 from advisor_training.learners import (
     BY_GPU_MODEL,
     HEAD_LEARNERS,
@@ -62,10 +61,11 @@ from advisor_training.learners import (
     fit,
     learners_for,
     leave_job_out,
+    leave_out,
 )
 from advisor_training.reports import gpu_tables, page as to_html, said
 from advisor_training.rows import Data, Rows, flat, make_data, make_measurements, make_rows
-from advisor_training.scoring import head_errors
+from advisor_training.scoring import COVERAGE, Residuals, head_errors, held, residuals_of, widening
 from advisor_training.train import (
     DRAWS,
     Trained,
@@ -80,7 +80,7 @@ from advisor_training.train import (
     make_artefact,
     make_training_set,
     trees_files,
-    write_model,
+    write_into,
 )
 
 pytestmark = pytest.mark.figures
@@ -150,7 +150,7 @@ def _features_of_numpy() -> list[str]:
 def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(StoreError, match="--out"):
-        write_model(tmp_path / "file", lambda folder: write_artefact(folder, made()))
+        write_into(tmp_path / "file", lambda folder: write_artefact(folder, made()))
 
 
 JOBS = {job.name: job for job in made_up.JOBS}
@@ -289,7 +289,7 @@ def ticks() -> list[None]:
 def by_gpu(both: Data, evaluation: Evaluation, ticks: list[None]) -> Evaluation:
     """The small evaluation, with the figures of two GPU models."""
     with few_trees():
-        found = list(leave_gpus_out(both, lambda: ticks.append(None)))
+        found = list(leave_gpus_out(both, lambda left_out, done, total: ticks.append(None)))
     return dataclasses.replace(
         evaluation,
         gpus=tuple(figures for figures, _ in found),
@@ -314,7 +314,7 @@ def test_neither_the_gpu_model_nor_the_job_is_learned_from(both: Data) -> None:
 
 def test_by_gpu_model_both_ways(both: Data) -> None:
     seen: list[tuple[Rows, Rows]] = []
-    PROTOCOLS[BY_GPU_MODEL].answer(both.rows, spy(seen), lambda: None)
+    leave_out(both.rows, spy(seen), PROTOCOLS[BY_GPU_MODEL].draws(both.rows))
     assert {frozenset(b.gpu_model): {*a.gpu_model} for a, b in seen} == {
         frozenset({name}): set(MODELS) - {name} for name in MODELS
     }
@@ -341,7 +341,7 @@ def test_one_gpu_model_tells_nothing_of_another(one: Data) -> None:
     assert (learn_other_gpu(one.rows, spy(seen)), seen) == (stated, [])
     assert (gpu_models(one.rows), fits(one.rows)) == ([], 0)
     assert (OTHER_GPU, OURS) not in planned_fits(one, quick=False)
-    assert list(leave_gpus_out(one, lambda: None)) == []
+    assert list(leave_gpus_out(one)) == []
 
 
 def test_what_the_smaller_part_says_counts(both: Data) -> None:

@@ -9,7 +9,6 @@ import pytest
 import synthetic_pairs as made_up
 from hypothesis import given, strategies as st
 from made_up_rows import as_measured, solo_points, spy, training_set
-from reading import some
 from simple_pairs import SOLOS, nine, pair
 from synthetic_pairs import GPU_MODEL
 
@@ -18,19 +17,6 @@ from advisor.core.records import PairPoint
 from advisor.errors import InputError
 from advisor.predict.profiles import make_profiles
 from advisor_models.registry import LIMITED, SPLIT, UNCAPPED, LogBounds, on_gpu_model, place_of
-from advisor_training.intervals import (
-    Residuals,
-    bounds_of,
-    calibrate,
-    efficiency_residuals,
-    intervals,
-    left_out,
-    measured_coverage,
-    residuals_of,
-    strictest,
-    with_card_term,
-    without_counters,
-)
 from advisor_training.learners import (
     BY_RUN,
     BY_WORKLOAD,
@@ -42,7 +28,21 @@ from advisor_training.learners import (
     leave_job_out,
 )
 from advisor_training.rows import Names, Rows, make_measurements
-from advisor_training.scoring import Ceiling, Resamples, noise_ceiling
+from advisor_training.scoring import (
+    Resamples,
+    Residuals,
+    bounds_of,
+    calibrate,
+    efficiency_residuals,
+    intervals,
+    left_out,
+    measured_coverage,
+    noise_scores,
+    residuals_of,
+    strictest,
+    with_card_term,
+    without_counters,
+)
 
 ROWS = training_set().rows
 
@@ -250,20 +250,16 @@ def test_what_a_profile_keeps_without_counters() -> None:
 # How sure figures are: takes of one pair, and intervals by drawing jobs again.
 
 
-def ceiling(points: list[PairPoint], name: str = "throughput") -> Ceiling | None:
-    return noise_ceiling(make_measurements(points, SOLOS)[0], OBJECTIVES[name])
+def ceiling(points: list[PairPoint], name: str = "throughput") -> list[float]:
+    return noise_scores(make_measurements(points, SOLOS)[0], OBJECTIVES[name])
 
 
 @pytest.mark.figures
 @pytest.mark.parametrize("name", sorted(OBJECTIVES))
 def test_without_noise_the_ceiling_is_exactly_one(name: str) -> None:
     points = made_up.pair_points(run="first") + made_up.pair_points(run="second")
-    found = noise_ceiling(make_measurements(points, made_up.solo_points())[0], OBJECTIVES[name])
-    parts = dict.fromkeys(("mean", "median", "p10", "worst"), 100.0)
-    assert found == Ceiling(
-        pairs=15, choices=30, other_card_pairs=0, noise_percent=0,
-        **{f"{part}_percent": value for part, value in parts.items()},
-    )  # fmt: skip
+    found = noise_scores(make_measurements(points, made_up.solo_points())[0], OBJECTIVES[name])
+    assert found == [1.0] * 30
 
 
 @pytest.mark.figures
@@ -276,28 +272,20 @@ def test_a_ceiling_by_hand() -> None:
         *nine({**half, 30: 0.6, 70: 1.0}, run="r2", gpu_uuid="GPU-2"),
         *nine(job_2="a"),  # taken once
     ]
-    found = some(ceiling(points))
     # r1 chooses 30/70, worth 0.6 of 1.0 in r2; r2 chooses 70/30, worth 1.44 of 1.6 in r1.
-    scores = {"mean": 75, "median": 75, "p10": 63, "worst": 60}
-    # Changes against 50/50: six times 0, 1 - 1.2 / 1.6 and 1 - 1.44 / 2; the 95 % lies between.
-    noise = 25 + 0.65 * 3
-    expected = {f"{name}_percent": value for name, value in [*scores.items(), ("noise", noise)]}
-    assert dataclasses.asdict(found) == pytest.approx(
-        {"pairs": 1, "other_card_pairs": 1, "choices": 2, **expected}
-    )
+    assert ceiling(points) == pytest.approx([0.6, 0.9])
 
 
 @pytest.mark.figures
 def test_it_takes_two_takes_that_can_be_compared() -> None:
-    """Three in one run give six choices. Noise that was not measured is not known, not 0.
+    """Three in one run give six choices.
 
     A second take of four splits cannot score a choice among nine, nor one worth nothing.
     """
-    found = some(ceiling([point for n in range(3) for point in nine(repeat=n)]))
-    assert (found.pairs, found.choices) == (1, 6)
+    assert len(ceiling([point for n in range(3) for point in nine(repeat=n)])) == 6
     nothing = [p for n in range(2) for p in nine(rate_1=0.0, repeat=n)]
     few = (nine(), [*nine(), *nine(repeat=1)[2:6]], nothing)
-    assert [ceiling(points, "max-min") for points in few] == [None] * 3
+    assert [ceiling(points, "max-min") for points in few] == [[]] * 3
 
 
 @pytest.mark.figures
@@ -305,7 +293,7 @@ def test_a_starved_job_does_not_break_the_ceiling() -> None:
     """Where 50/50 starves a job, max-min is 0 there."""
     one = nine(repeat=0)
     other = [p for p in nine(repeat=1) if p.shares_percent[0] != 50] + [pair(rate_1=0.0, repeat=1)]
-    assert some(ceiling([*one, *other], "max-min")).noise_percent == 100
+    assert ceiling([*one, *other], "max-min") == pytest.approx([0, 0.8])
 
 
 JOBS = st.sampled_from(["a", "b", "c", "d"])

@@ -11,24 +11,21 @@ from advisor.core.gpu import without_limits
 from advisor.core.objectives import NORMAL_90
 from advisor.core.records import PRIOR, SINGLE_WINDOW
 from advisor.errors import ModelError
-from advisor.predict.features import MEASURED_ON
-from advisor.predict.profiles import Profile, kind_of, make_profiles
+from advisor.predict.profiles import MEASURED_ON, Profile, kind_of, make_profiles
 from advisor.predict.sets import SetPredictor
-from advisor.predict.single_window import (
-    BUSY,
-    COUNTERS,
-    ESTIMATED_SHARES,
-    estimated_profile,
-    window_of,
-)
 from advisor_data.bundled import bundled_set_references, bundled_solo_points
 from advisor_models import single_window
 from advisor_models.single_window import (
+    BUSY,
+    COUNTERS,
+    ESTIMATED_SHARES,
     SingleWindowHead,
     bundled_head,
+    estimated_profile,
+    window_of,
 )
 from advisor_training.learners import family_of
-from advisor_training.single_window import blind, fit_single_window, learnable, left_out
+from advisor_training.train import blind, families_left_out, fit_single_window, learnable
 
 
 @pytest.fixture(scope="module")
@@ -126,7 +123,7 @@ def test_sms_are_active_no_longer_than_the_gpu_is_busy(profiles: list[Profile]) 
 def test_ranges_hold_jobs_of_families_that_were_left_out(profiles: list[Profile]) -> None:
     """About nine of ten at shares of 20 to 80 %; half as wide they would not."""
     held = dict[float, list[bool]]()
-    for head, own in islice(left_out(profiles), 0, None, 3):
+    for head, own in islice(families_left_out(profiles), 0, None, 3):
         family = family_of(own[0].job)
         head.left_out = [one for one in bundled_head().left_out if one.family != family]
         for whole in own:

@@ -31,9 +31,15 @@ from advisor.core.records import (
     SoloPoint,
 )
 from advisor.errors import InputError
-from advisor.predict.features import (
+from advisor.predict.profiles import (
+    ACTIVE_IDLE_ABOVE,
+    Profile,
+    Serving,
     Side,
     demanded_power_w,
+    filled,
+    is_launch_bound,
+    make_profiles,
     matrix,
     physical_power_w,
     power_features,
@@ -41,14 +47,6 @@ from advisor.predict.features import (
     prior_kept,
     side,
     speed_features,
-)
-from advisor.predict.profiles import (
-    ACTIVE_IDLE_ABOVE,
-    Profile,
-    Serving,
-    filled,
-    is_launch_bound,
-    make_profiles,
     with_active_idle,
 )
 from advisor.validity.safe_counts import keep_check
@@ -56,6 +54,7 @@ from advisor_data.bundled import bundled_pair_points, bundled_reference_points, 
 from advisor_data.files import read_points
 from advisor_training.learners import (
     POWER_LEARNER,
+    SPEED_LEARNER,
     Fitted,
     Predicted,
     as_predicted,
@@ -79,7 +78,7 @@ from advisor_training.rows import (
     taught_here,
     teach,
 )
-from advisor_training.scoring import head_errors, speed_errors
+from advisor_training.scoring import head_errors
 
 SOLOS = solo_points()
 PROFILES = make_profiles(SOLOS)
@@ -386,11 +385,11 @@ def test_errors_are_relative_and_of_one_kind_of_split() -> None:
     factor, n = np.where(ROWS.share_a == 50, 1.5, 1.0), len(ROWS)
     speeds = np.column_stack([ROWS.speed_a * factor, ROWS.speed_b * factor])
     found = as_held_out(np.full(n, "any"), np.arange(n), as_predicted(speeds, ROWS.power_w))
-    errors, count = speed_errors(ROWS, found), np.count_nonzero(ROWS.kind == "nine")
+    errors, count = head_errors(ROWS, found, SPEED_LEARNER), np.count_nonzero(ROWS.kind == "nine")
     assert dict(zip(*np.unique(errors.round(9), return_counts=True), strict=True)) == {
         0: 2 * count - 30, 0.5: 30
     }  # fmt: skip
-    assert speed_errors(ROWS, found, "uncapped").max() == 0
+    assert head_errors(ROWS, found, SPEED_LEARNER, "uncapped").max() == 0
     assert head_errors(ROWS, found, POWER_LEARNER).max() == 0
 
 

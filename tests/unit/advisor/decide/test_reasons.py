@@ -27,9 +27,8 @@ from advisor.decide.decision import (
 )
 from advisor.decide.limits import Request
 from advisor.errors import NoSplitError
-from advisor.predict.features import FULL_BANDWIDTH_PERCENT
 from advisor.predict.predictions import Predictions, Predictor
-from advisor.predict.profiles import Profile, Serving
+from advisor.predict.profiles import FULL_BANDWIDTH_PERCENT, Profile, Serving
 from advisor.predict.sets import SetPredictor
 from advisor.wire.answers import Replicas
 

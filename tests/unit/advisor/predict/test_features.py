@@ -9,7 +9,10 @@ import pytest
 from hypothesis import given, strategies as st
 from small_model import LIMIT_W, SHARES, make_profile
 
-from advisor.predict.features import (
+from advisor.predict.profiles import (
+    COLUMNS,
+    Floats,
+    Profile,
     Side,
     beside,
     demanded_power_w,
@@ -22,7 +25,6 @@ from advisor.predict.features import (
     side,
     speed_features,
 )
-from advisor.predict.profiles import COLUMNS, Floats, Profile
 
 
 def flat(job: str = "a", **columns: float) -> Profile:

@@ -13,7 +13,7 @@ from store_points import point
 
 from advisor.core.gpu import EQUAL, NINE, SHARINGS, UNCAPPED, Sharing, Split, without_limits
 from advisor.core.objectives import NORMAL_90, Interval
-from advisor.predict.card_factor import (
+from advisor.predict.card import (
     CARD_SPREAD,
     RATE_SPREADS,
     CardFactor,

@@ -9,14 +9,14 @@ from made_up_profiles import Physics, profile
 
 from advisor.core.gpu import ALL_GPUS, EQUAL, UNCAPPED, Split, without_limits
 from advisor.errors import InputError
-from advisor.predict.features import EXPONENT, FIXED, speed_left
-from advisor.predict.power_limit import (
+from advisor.predict.card import (
     KEPT,
     LimitPredictor,
     limit_warnings,
     lower_limit,
     under_limit,
 )
+from advisor.predict.profiles import EXPONENT, FIXED, speed_left
 from advisor.predict.sets import SetPredictor
 
 POWERS_W = st.floats(300.0, 900.0)

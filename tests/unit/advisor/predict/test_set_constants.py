@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from advisor.predict import features, sets
+from advisor.predict import profiles, sets
 
 pytestmark = pytest.mark.figures
 SCRIPTS = Path(__file__).parents[4] / "docs/measurements/sets"
@@ -41,7 +41,7 @@ def test_law_of_speeds_and_watts_is_the_fitted_one(
     constants, judged, guessed = law["fitted"](
         [*law["measured_rows"](""), *law["measured_pairs"]()]
     )
-    assert constants == {name: getattr(sets, name, features.CORNER) for name in constants}
+    assert constants == {name: getattr(sets, name, profiles.CORNER) for name in constants}
     errors = law["errors"]([*judged, *guessed])
     for name in ("SPEED_ERRORS", "POWER_ERRORS", "ENERGY_ERRORS"):
         for of_class, bounds in getattr(sets, name).items():

@@ -16,10 +16,9 @@ from advisor.core.gpu import ALL_GPUS, EQUAL, UNCAPPED, Split, without_limits
 from advisor.core.objectives import Interval
 from advisor.core.records import PairPoint, SoloPoint
 from advisor.errors import InputError
-from advisor.predict.features import MEASURED_ON, speed_left
 from advisor.predict.kernels import Kernels
 from advisor.predict.predictions import Prediction
-from advisor.predict.profiles import Profile, Serving, make_profiles
+from advisor.predict.profiles import MEASURED_ON, Profile, Serving, make_profiles, speed_left
 from advisor.predict.sets import (
     BELOW_NORMAL,
     FULLER,
@@ -106,9 +105,7 @@ def of_kernels(name: str, each_s: float, sm: float = 20.0, **fields: Any) -> Pro
     """A hundred units a second; it always has a kernel on the GPU, or waits for its host."""
     each = Kernels(
         per_unit=0.01 / each_s,
-        per_unit_stderr=0.0,
         hold_s=each_s * sm / 100,
-        hold_stderr_s=0.0,
         source="probe",
     )
     return job(name, sm, kernels=each, **fields)

@@ -11,7 +11,6 @@ from prometheus_client.parser import text_string_to_metric_families
 from scripted_http import Reply, scripted_http
 
 from advisor.errors import InputError, SourceError
-from advisor.predict.single_window import BUSY, DRAM, MEMORY_BUSY, SM
 from advisor_audit.audit import Pages
 from advisor_audit.owners import Owner
 from advisor_audit.sources import (
@@ -31,6 +30,7 @@ from advisor_audit.sources import (
     session_for,
     write_lines,
 )
+from advisor_models.single_window import BUSY, DRAM, MEMORY_BUSY, SM
 
 MIB, BEGIN_S = 2**20, 1_700_000_400.0
 

@@ -12,7 +12,6 @@ from metrics_server import MetricsServer, Samples, metrics_server
 from scripted_http import Reply, dripping, scripted_http
 
 from advisor.errors import AdvisorError, InputError, SourceError
-from advisor.predict.single_window import BUSY
 from advisor_audit.audit import Pages
 from advisor_audit.sources import (
     METRICS,
@@ -23,6 +22,7 @@ from advisor_audit.sources import (
     session_for,
     write_lines,
 )
+from advisor_models.single_window import BUSY
 
 HOUR_S, STEP_S = 3600.0, 60.0
 BEGIN_S = 1_700_000_400.0

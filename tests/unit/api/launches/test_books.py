@@ -19,7 +19,7 @@ from advisor.launch.folder import MOST_ENDED
 from advisor.launch.spec import LaunchStatus, Ledger, State
 from advisor_api.http.access import ANONYMOUS_READER
 from advisor_api.launches.launching import Board, Books
-from advisor_data.state import ServiceState, open_service_state
+from advisor_data.state import ServiceState
 
 NOW = datetime(2026, 1, 31, 20, tzinfo=UTC)
 LEDGER = Ledger(held_s=10, energy_j=20, alone_s=30, alone_j=40, freed_idle_j=5)
@@ -27,7 +27,7 @@ LEDGER = Ledger(held_s=10, energy_j=20, alone_s=30, alone_j=40, freed_idle_j=5)
 
 @pytest.fixture
 def state(tmp_path: Path) -> Iterator[ServiceState]:
-    with open_service_state(None, tmp_path) as opened:
+    with ServiceState(None, tmp_path) as opened:
         yield opened
 
 

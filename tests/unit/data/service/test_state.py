@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -37,10 +38,9 @@ from advisor.formats.moments import now
 from advisor.launch.folder import OBSERVATIONS, create_folder, list_folders, remove
 from advisor.launch.spec import OVER, LaunchSpec
 from advisor.settings import read_settings
-from advisor_data import Store, migrate, open_store
-from advisor_data.cleaning import ACTION, Cleaner
-from advisor_data.state import AuditEntry, LaunchRow, ServiceState, open_service_state
-from advisor_data.store import VERSION_TABLE, back_up, restore
+from advisor_data import Store, open_store
+from advisor_data.state import ACTION, AuditEntry, LaunchRow, ServiceState, clean_launches
+from advisor_data.store import VERSION_TABLE, back_up, migrate, restore
 
 WRITER = Path(__file__).parents[3] / "fakes/launch_writer.py"
 
@@ -54,7 +54,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 @pytest.fixture
 def state(url: str, tmp_path: Path) -> Iterator[ServiceState]:
-    with open_service_state(url, tmp_path) as opened:
+    with ServiceState(url, tmp_path) as opened:
         yield opened
 
 
@@ -126,7 +126,7 @@ def test_a_token_that_has_ended_is_not_found(
 def test_a_token_that_makes_no_sense_is_not_made(
     tmp_path: Path, name: str, scopes: list[str], end: str | None, complaint: str
 ) -> None:
-    with open_service_state(None, tmp_path) as state:
+    with ServiceState(None, tmp_path) as state:
         with pytest.raises(InputError, match=complaint):
             state.make_token(name, scopes, end)
         assert state.tokens() == []
@@ -258,7 +258,7 @@ def test_changes_of_profiles_are_counted(state: ServiceState, url: str, tmp_path
 @pytest.mark.slow
 def test_two_servers_race_for_one_gpu(url: str, tmp_path: Path) -> None:
     """However close they come, one of them launches on each GPU; the other is told it is busy."""
-    open_service_state(url, tmp_path).close()
+    ServiceState(url, tmp_path).close()
     command = [sys.executable, str(WRITER), "race", url, "40"]
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     both: list[Any] = [subprocess.Popen(command, **pipes, text=True) for _ in range(2)]
@@ -270,7 +270,7 @@ def test_two_servers_race_for_one_gpu(url: str, tmp_path: Path) -> None:
     assert [process.returncode for process in both] == [0, 0]
     won = [line.split()[0] for lines in said for line in lines]
     assert sorted(won) == sorted(map(str, range(40)))
-    with open_service_state(url, tmp_path) as state:
+    with ServiceState(url, tmp_path) as state:
         assert len(state.launches()) == 40
 
 
@@ -309,14 +309,14 @@ def database(tmp_path: Path) -> Path:
 
 
 def fill(url: str) -> None:
-    with open_store(url, Path()) as store, open_service_state(url, Path()) as state:
+    with open_store(url, Path()) as store, ServiceState(url, Path()) as state:
         store.add([point(1), pair_point(1), observation(1)])
         state.make_token("ci", ["read"])
         state.add_launch(row("1", "node1"))
 
 
 def check_filled(url: str) -> None:
-    with open_store(url, Path()) as store, open_service_state(url, Path()) as state:
+    with open_store(url, Path()) as store, ServiceState(url, Path()) as state:
         assert [*store.solo_points(), *store.pair_points(), *store.observations()] == [
             point(1), pair_point(1), observation(1)
         ]  # fmt: skip
@@ -384,7 +384,7 @@ def test_a_server_goes_on_with_what_was_restored(database: Path, tmp_path: Path)
     """It holds its connections through the restore, sees the new content, and notices."""
     copy, url = tmp_path / "copy.db", url_of(database)
     back_up(url, Path(), copy)
-    with open_store(url, Path()) as store, open_service_state(url, Path()) as state:
+    with open_store(url, Path()) as store, ServiceState(url, Path()) as state:
         store.replace_profile("gemm", None, [point(7)])
         counts = [state.change_count()]
         for _ in range(2):
@@ -571,7 +571,7 @@ def test_a_postgresql_database_is_backed_up_as_the_page_says(
         command = ["bash", "-euc", block]
         subprocess.run(command, cwd=tmp_path, env=environment, check=True, timeout=50)
     check_filled(restored)
-    with open_service_state(restored, tmp_path) as state:
+    with ServiceState(restored, tmp_path) as state:
         state.make_token("new", ["read"])
 
 
@@ -597,13 +597,14 @@ def store(home: Path) -> Iterator[Store]:
 
 @pytest.fixture
 def kept_state(home: Path) -> Iterator[ServiceState]:
-    with open_service_state(None, home) as opened:
+    with ServiceState(None, home) as opened:
         yield opened
 
 
 @pytest.fixture
-def cleaner(home: Path, store: Store, kept_state: ServiceState) -> Cleaner:
-    return Cleaner(root=home / "launches", bounds=BOUNDS, store=store, state=kept_state, who="test")
+def clean(home: Path, store: Store, kept_state: ServiceState) -> Callable[..., Any]:
+    of_test = partial(clean_launches, store=store, state=kept_state, who="test")
+    return partial(of_test, home / "launches", bounds=BOUNDS)
 
 
 def left(home: Path) -> list[str]:
@@ -611,15 +612,15 @@ def left(home: Path) -> list[str]:
 
 
 def test_what_ended_long_ago_goes_and_is_told(
-    home: Path, cleaner: Cleaner, kept_state: ServiceState, store: Store
+    home: Path, clean: Callable[..., Any], kept_state: ServiceState, store: Store
 ) -> None:
     """What its jobs did is in the store then, though nobody had brought it in before."""
     for number, days in ((1, 31), (2, 29), (3, 400)):
         ended_launch(home, number, days, output_bytes=MIB)
-    plan = cleaner.clean(dry_run=True)
+    plan = clean(dry_run=True)
     assert (plan.dry_run, left(home)) == (True, [launch_id(n) for n in (1, 2, 3)])
     assert not store.observations()
-    done = cleaner.clean()
+    done = clean()
     assert ([one.launch_id for one in done.removed], {one.reason for one in done.removed}) == (
         [launch_id(3), launch_id(1)],
         {"age"},
@@ -630,10 +631,10 @@ def test_what_ended_long_ago_goes_and_is_told(
     assert [o.launch_id for o in store.observations()] == [launch_id(1), launch_id(3)]
     entries = [(e.who, e.action, e.subject, e.outcome) for e in kept_state.audit_log()]
     assert entries == [("test", ACTION, launch_id(n), "done") for n in (1, 3)]
-    assert not cleaner.clean().removed
+    assert not clean().removed
 
 
-def test_a_launch_that_has_not_ended_stays(home: Path, cleaner: Cleaner) -> None:
+def test_a_launch_that_has_not_ended_stays(home: Path, clean: Callable[..., Any]) -> None:
     """Accepted and waiting for its supervisor, or with one that lives, whatever its status says."""
     ended_launch(home, 1, 999, state="running")
     create_folder(home / "launches", LaunchSpec(launch_id=launch_id(2), gpu="0", pairs=(PAIR,)))
@@ -641,14 +642,14 @@ def test_a_launch_that_has_not_ended_stays(home: Path, cleaner: Cleaner) -> None
     (last_word.path / "claim").unlink()
     tight = dataclasses.replace(BOUNDS, launch_gib=1e-9, launch_days=1e-9)
     with last_word.supervising():
-        found = dataclasses.replace(cleaner, bounds=tight).clean()
+        found = clean(bounds=tight)
     # The first one's supervisor is gone: it has failed.
     assert [one.launch_id for one in found.removed] == [launch_id(1)]
     assert left(home) == [launch_id(2), launch_id(3)]
 
 
 def test_a_launch_of_which_the_service_knows_no_end_stays(
-    home: Path, cleaner: Cleaner, kept_state: ServiceState
+    home: Path, clean: Callable[..., Any], kept_state: ServiceState
 ) -> None:
     """Its row would be one of a launch that was lost."""
     folder = ended_launch(home, 1, 99)
@@ -657,25 +658,27 @@ def test_a_launch_of_which_the_service_knows_no_end_stays(
         asked_by="ci", request_hash="", created_at="", updated_at="", home="",
     )  # fmt: skip
     kept_state.add_launch(row)
-    (kept,) = cleaner.clean().kept
+    (kept,) = clean().kept
     assert "the service has not noticed" in kept.why
     kept_state.update_launch(folder.launch_id, "finished", "{}")
-    assert cleaner.clean().removed
+    assert clean().removed
 
 
-def test_a_launch_whose_observations_cannot_be_kept_stays(home: Path, cleaner: Cleaner) -> None:
+def test_a_launch_whose_observations_cannot_be_kept_stays(
+    home: Path, clean: Callable[..., Any]
+) -> None:
     """A line that is no observation may be all there is; others go all the same."""
     folder = ended_launch(home, 1, 99)
     (folder.path / OBSERVATIONS).write_text('{"no": "observation"}\n')
     ended_launch(home, 2, 98)
-    done = cleaner.clean()
+    done = clean()
     assert [one.launch_id for one in done.removed] == [launch_id(2)]
     assert "cannot be read" in done.kept[0].why
     assert left(home) == [launch_id(1)]
 
 
 def test_a_launch_whose_store_is_full_stays(
-    home: Path, cleaner: Cleaner, store: Store, monkeypatch: pytest.MonkeyPatch
+    home: Path, clean: Callable[..., Any], store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One that is in the store already needs no room to go: a full disk can be cleaned."""
     store.add([seen(2)])
@@ -688,7 +691,7 @@ def test_a_launch_whose_store_is_full_stays(
         return 0
 
     monkeypatch.setattr(store, "add", full)
-    done = cleaner.clean()
+    done = clean()
     assert ([one.launch_id for one in done.removed], [one.why for one in done.kept]) == (
         [launch_id(2)],
         ["the disk is full."],
@@ -698,13 +701,13 @@ def test_a_launch_whose_store_is_full_stays(
 # folders that are not what they seem
 
 
-def test_a_link_is_not_followed(home: Path, tmp_path: Path, cleaner: Cleaner) -> None:
+def test_a_link_is_not_followed(home: Path, tmp_path: Path, clean: Callable[..., Any]) -> None:
     """Neither one in the place of a launch, nor one inside it, nor one of half a removal."""
     elsewhere = ended_launch(tmp_path / "other", 1, 99)
     (ended_launch(home, 2, 99).path / "0-b").symlink_to(elsewhere.path)
     (home / "launches" / launch_id(1)).symlink_to(elsewhere.path)
     (home / "launches" / ".half.removed").symlink_to(elsewhere.path)
-    plan, done = cleaner.clean(dry_run=True), cleaner.clean()
+    plan, done = clean(dry_run=True), clean()
     for found in (plan, done):
         assert [one.launch_id for one in found.removed] == [launch_id(2)]
     assert [(one.launch_id, one.why[:21]) for one in done.kept] == [
@@ -716,29 +719,29 @@ def test_a_link_is_not_followed(home: Path, tmp_path: Path, cleaner: Cleaner) ->
 
 
 def test_an_observation_file_that_is_a_link_is_not_read(
-    home: Path, tmp_path: Path, cleaner: Cleaner
+    home: Path, tmp_path: Path, clean: Callable[..., Any]
 ) -> None:
     folder = ended_launch(home, 1, 99)
     (tmp_path / "secret").write_text("{}\n")
     (folder.path / OBSERVATIONS).unlink()
     (folder.path / OBSERVATIONS).symlink_to(tmp_path / "secret")
-    (kept,) = cleaner.clean().kept
+    (kept,) = clean().kept
     assert "symbolic links" in kept.why
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be two users")
-def test_a_root_of_another_user_is_refused(home: Path, cleaner: Cleaner) -> None:
+def test_a_root_of_another_user_is_refused(home: Path, clean: Callable[..., Any]) -> None:
     ended_launch(home, 1, 99)
     os.chown(home / "launches", MALLORY, MALLORY)
     with pytest.raises(UnsafeFileError, match="belongs to another user"):
-        cleaner.clean()
+        clean()
 
 
 # faults half way
 
 
 def test_a_removal_that_was_killed_is_finished(
-    home: Path, cleaner: Cleaner, monkeypatch: pytest.MonkeyPatch
+    home: Path, clean: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The launch is no longer listed before its first file goes; the next time removes the rest."""
     folder = ended_launch(home, 1, 99)
@@ -748,12 +751,12 @@ def test_a_removal_that_was_killed_is_finished(
             remove(folder.path)
     half = home / "launches" / f".{folder.launch_id}.removed"
     assert (half.exists(), left(home)) == (True, [])
-    done = cleaner.clean()
+    done = clean()
     assert (done.removed, done.kept, half.exists()) == ((), (), False)
 
 
 def test_two_at_once_remove_each_launch_once(
-    home: Path, cleaner: Cleaner, monkeypatch: pytest.MonkeyPatch
+    home: Path, clean: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A person and the service may clean at the same moment."""
     ended_launch(home, 1, 99)
@@ -762,8 +765,8 @@ def test_two_at_once_remove_each_launch_once(
         remove(folder)
         remove(folder)
 
-    monkeypatch.setattr("advisor_data.cleaning.remove", late)
-    assert not cleaner.clean().kept
+    monkeypatch.setattr("advisor_data.state.remove", late)
+    assert not clean().kept
     assert left(home) == []
 
 

@@ -38,7 +38,7 @@ from advisor_data.lists import (
     profile_rows,
     us_of,
 )
-from advisor_data.state import open_service_state
+from advisor_data.state import ServiceState
 
 _fresh = itertools.count()
 
@@ -418,7 +418,7 @@ def test_no_list_reads_the_whole_table(tmp_path: Path) -> None:
         store.profile_rows("a", "b")
         store.pair_points(jobs=("sort", "gemm"))
         store.pair_points(run="r1")
-        with open_service_state(_url(tmp_path), tmp_path) as state:
+        with ServiceState(_url(tmp_path), tmp_path) as state:
             state.launches(home="here", active_only=True)
     read = [one for one in said if one[0].startswith("SELECT") and "advisor_schema" not in one[0]]
     assert len(read) > 20

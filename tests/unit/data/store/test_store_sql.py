@@ -17,9 +17,9 @@ from sqlalchemy import create_engine, text
 from store_points import point
 
 from advisor.errors import InputError, StoreError, install
-from advisor_data import migrate, open_store
-from advisor_data.state import open_service_state
-from advisor_data.store import VERSION_TABLE, metadata, revisions
+from advisor_data import open_store
+from advisor_data.state import ServiceState
+from advisor_data.store import VERSION_TABLE, metadata, migrate, revisions
 
 
 @pytest.fixture
@@ -206,7 +206,7 @@ def opened(home: Path) -> set[str]:
 @pytest.mark.usefixtures("loose_umask")
 def test_a_new_home_is_ours_alone(tmp_path: Path) -> None:
     """With its write-ahead log, which has the same secrets."""
-    with open_store(None, tmp_path / "home") as store, open_service_state(None, tmp_path / "home"):
+    with open_store(None, tmp_path / "home") as store, ServiceState(None, tmp_path / "home"):
         store.add([point(1)])
         assert {"home", "advisor.db", "advisor.db-wal"} <= modes(tmp_path / "home").keys()
         assert opened(tmp_path / "home") == set()
@@ -219,7 +219,7 @@ def test_an_old_home_is_closed_with_all_its_journals(tmp_path: Path) -> None:
         store.add([point(1)])
         for path in (home, *home.iterdir()):
             path.chmod(0o755 if path.is_dir() else 0o644)
-        with open_service_state(None, home) as state:
+        with ServiceState(None, home) as state:
             state.make_token("ci", ["read"])
             assert len(store.solo_points()) == 1
         assert opened(home) == set()

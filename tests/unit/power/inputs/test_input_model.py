@@ -107,7 +107,7 @@ from advisor_power.data.training import (
     write_input_model,
 )
 from advisor_profiling.window import Step
-from advisor_training.intervals import bounds_of, held
+from advisor_training.scoring import bounds_of, held
 
 
 def error(fitted: FittedPower, tested: Sequence[InputPoint]) -> float:
