@@ -1,13 +1,14 @@
 """Twelve jobs with a fixed amount of work: by `advisor run`, one after the other, and as planned.
 
-    python docs/measurements/own/twelve.py FOLDER --gpu 0 --seconds 15    # 8 minutes of an H200
+    python docs/measurements/own/twelve.py FOLDER --gpu 0    # 8 minutes of an H200
     python docs/measurements/own/twelve.py FOLDER --table
 
 Seven trainings leave most of a GPU unused, an inference leaves a third, four jobs fill it. Each
-has as many steps as it makes alone in `--seconds` by its bundled profile. One after the other each
-starts as its file says, without advisor. The plan is made afterwards by `advisor place` in the same
-`ADVISOR_HOME`, so with the rates that the launches taught. FOLDER gets the files of jobs and
-twelve.json. Seconds and joules (the card's energy counter) include all starts.
+has as many steps as it makes alone in `--seconds` by its bundled profile. First one of each runs
+alone as its file says, without advisor: two equal jobs one after the other take twice as much. The
+time of its steps is its work on this host, which the queue is told. The plan is made afterwards by
+`advisor place` in the same `ADVISOR_HOME`. FOLDER gets the files of jobs and twelve.json. Seconds
+and joules (the card's energy counter) include all starts, but not those of the plan.
 """
 
 import argparse
@@ -18,6 +19,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,9 +36,18 @@ def work(steps: int, script: str, *arguments: str) -> None:
     from advisor import progress
 
     class Fixed(progress.Progress):
+        first: tuple[float, int] | None = None
+
         def report(self, value: float | None, steps_more: int = 0) -> None:
             super().report(value, steps_more)
-            if self._count >= steps:
+            now_s = time.monotonic()
+            if self._count:
+                self.first = self.first or (now_s, self._count)
+            if self._count >= steps and self.first:
+                if "SEEN" in os.environ:
+                    per_step_s = (now_s - self.first[0]) / (self._count - self.first[1])
+                    found = json.dumps({"work_s": steps * per_step_s})
+                    Path(os.environ["SEEN"]).write_text(found)
                 sys.exit()
 
     progress.Progress = Fixed
@@ -61,12 +72,15 @@ def advisor(*words: str) -> dict[str, Any]:
     """The last line of a command's JSON, and its exit code."""
     command = [sys.executable, "-m", "advisor_cli", *words, "--json"]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
-    last = done.stdout if words[0] == "place" else done.stdout.splitlines()[-1]
-    return {"exit_code": done.returncode, "said": json.loads(last)}
+    try:
+        said = json.loads(done.stdout)
+    except ValueError:
+        said = json.loads(done.stdout.splitlines()[-1])
+    return {"exit_code": done.returncode, "said": said}
 
 
-def write_jobs(folder: Path, seconds: float) -> dict[str, tuple[str, ...]]:
-    """The files of the jobs; their commands."""
+def write_jobs(folder: Path, seconds: float) -> dict[str, tuple[Path, tuple[str, ...]]]:
+    """The files of the jobs; where each runs, and its command."""
     from dataclasses import asdict
 
     from advisor.formats.job_file import find_job
@@ -74,14 +88,15 @@ def write_jobs(folder: Path, seconds: float) -> dict[str, tuple[str, ...]]:
 
     whole = [one for one in bundled_solo_points() if one.share_percent == 100]
     rates = {one.job: one.rate for one in whole if "H200" in one.gpu_model}
-    commands = dict[str, tuple[str, ...]]()
+    commands = dict[str, tuple[Path, tuple[str, ...]]]()
     folder.mkdir(parents=True, exist_ok=True)
     for name in TWELVE:
         job = find_job(name, Path(__file__).parents[3] / "jobs")
         python, *script = job.command
         steps = str(round(rates[name] * seconds))
-        commands[name] = (python, str(Path(__file__).resolve()), "--steps", steps, *script)
-        fields = {"command": commands[name], "workdir": str(job.workdir or Path.cwd())}
+        command = (python, str(Path(__file__).resolve()), "--steps", steps, *script)
+        commands[name] = job.workdir or Path.cwd(), command
+        fields = {"command": command, "workdir": str(commands[name][0])}
         fields |= {"progress": asdict(job.progress), "memory_mib": job.memory_mib}
         (folder / f"{name}.yaml").write_text(json.dumps(fields))
     return commands
@@ -101,37 +116,41 @@ def main() -> None:
         return
     commands = write_jobs(given.folder / "jobs", given.seconds)
     os.environ["ADVISOR_JOBS"] = str((given.folder / "jobs").absolute())
-    names = [f"{name}*{count}" for name, count in TWELVE.items()]
-    found = dict[str, Any](seconds=given.seconds)
-    found["queue"] = measured(given.gpu, lambda: advisor("run", *names, "--gpus", str(given.gpu)))
+    found: dict[str, Any] = {"apart": {}}
+    for name, (workdir, command) in commands.items():
+        seen = given.folder.absolute() / f"{name}.seen"
+        env = os.environ | {"CUDA_VISIBLE_DEVICES": str(given.gpu), "SEEN": str(seen)}
+        run = partial(subprocess.run, command, cwd=workdir, env=env, check=True)
+        found["apart"][name] = measured(given.gpu, lambda run=run: {"exit_code": run().returncode})
+        found["apart"][name] |= json.loads(seen.read_text())
+        file.write_text(json.dumps(found))
+    works = [f"{name}={one['work_s']:.1f}s" for name, one in found["apart"].items()]
+    told = [word for work in works for word in ("--work", work)]
+    queue = ("run", *(f"{name}*{n}" for name, n in TWELVE.items()), "--gpus", str(given.gpu), *told)
+    found["queue"] = measured(given.gpu, lambda: advisor(*queue))
+    found["launches"] = advisor("launches")["said"]["launches"]
     file.write_text(json.dumps(found))
     counted = [f"{name}:{count}" for name, count in TWELVE.items()]
-    planned = ("--work", f"{given.seconds}s", "--gpus", "1", "--gpu-model", "NVIDIA H200")
-    found["plan"] = advisor("place", *counted, *planned)
-    file.write_text(json.dumps(found))
-
-    def apart() -> dict[str, Any]:
-        alone = os.environ | {"CUDA_VISIBLE_DEVICES": str(given.gpu)}
-        each = [commands[name] for name, count in TWELVE.items() for _ in range(count)]
-        return {"exit_codes": [subprocess.run(one, env=alone).returncode for one in each]}
-
-    found["apart"] = measured(given.gpu, apart)
+    found["plan"] = advisor("place", *counted, *told, "--gpus", "1", "--gpu-model", "NVIDIA H200")
     file.write_text(json.dumps(found))
     table(found)
 
 
 def table(found: dict[str, Any]) -> None:
     """Seconds and kilojoules of each way."""
-    said = found["queue"]["said"]
-    for way in ("queue", "apart"):
-        if took := found.get(way):
-            print(f"{way}: {took['wall_s']:.0f} s, {took['energy_j'] / 1e3:.1f} kJ")
-    print(f"launches: {said['gpu_s']:.0f} GPU s, {said['energy_j'] / 1e3:.1f} kJ, of which")
-    print(f"  starts {said['starts_j'] / 1e3:.1f} kJ; unwatched {said['unwatched_s']} s")
+    alone = [(found["apart"][name], count) for name, count in TWELVE.items()]
+    for key, unit in (("wall_s", "s"), ("energy_j", "J"), ("work_s", "s of work")):
+        print(f"one after the other: {sum(one[key] * n for one, n in alone):.0f} {unit}")
+    print(f"queue: {found['queue']['wall_s']:.0f} s, {found['queue']['energy_j'] / 1e3:.1f} kJ")
+    said, launches = found["queue"]["said"], found["launches"]
+    ran = [launch["overlap_s"] + launch["rest_s"] for launch in launches]
+    print(f"{len(ran)} launches: jobs ran for {sum(ran):.0f} s of {said['gpu_s']:.0f} s")
+    print(f"starts {said['starts_j'] / 1e3:.1f} kJ; unwatched {said['unwatched_s']} s")
     print(f"alone by profiles: {said['alone_s']:.0f} s, {said['alone_j'] / 1e3:.1f} kJ")
-    print("plan:", {k: v for k, v in found["plan"]["said"].items() if isinstance(v, int | float)})
-    for job in said["jobs"]:
-        print(" ", job["job"], job["state"], job["launch_id"], job["error"] or "")
+    plan = found["plan"]["said"]["queue"]
+    print(f"plan without starts: {plan['makespan_s']:.0f} s, {plan['energy_j'] / 1e3:.1f} kJ")
+    for launch in launches[::-1]:
+        print(" + ".join(f"{job['job']} ({job['outcome']})" for job in launch["jobs"]))
 
 
 if __name__ == "__main__":
