@@ -10,6 +10,7 @@ are for jobs that they were not fitted to. Arrays have the shape (jobs, ways).
 """
 
 import functools
+import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, fields, replace
@@ -259,9 +260,12 @@ SetClass: TypeAlias = Literal[
     "own SMs, one fills",
     "none fills",
     "fills",
+    "fills beside another",
     "beside one that fills",
     "fills, guessed",
+    "fills beside another, guessed",
     "beside one that fills, guessed",
+    "beside several that fill, guessed",
     "fills, one limit",
     "beside one that fills, one limit",
     "fills, guessed, one limit",
@@ -270,14 +274,34 @@ SetClass: TypeAlias = Literal[
 ]
 """By which errors of jobs differ: limits that add up to the GPU or less, where no job fills the GPU
 alone, and where one does; side by side, of a job that does not fill the GPU beside others that do
-not, of one that does, of one that does not beside one that does, these two where kernels of all are
-not known, and these four where a job has a limit; or any, time-sliced."""
+not, of one that does, also beside another that does, of one that does not beside one that does,
+these where kernels of all are not known, and where a job has a limit; or any, time-sliced."""
 
 CLASSES: tuple[SetClass, ...] = get_args(SetClass)
 OF_SET: Mapping[SetClass, SetClass] = MappingProxyType(
-    {name: cast("SetClass", name.removesuffix(", one limit")) for name in CLASSES}
+    {
+        name: cast(
+            "SetClass",
+            name.removesuffix(", one limit")
+            .replace("fills beside another", "fills")
+            .replace("several that fill", "one that fills"),
+        )
+        for name in CLASSES
+    }
 )
-"""By which errors of sets and of p99s differ: not by whether a job has a limit."""
+"""By which errors of sets and of p99s differ: not by limits, nor by how many fill the GPU."""
+
+
+def _under_mps(*is_so: bool) -> int:
+    """Place of the class of a job: whether it fills, several do, kernels are guessed, limited."""
+    fills_it, several, guessed, limited = is_so
+    further = ", guessed" * guessed + ", one limit" * limited
+    finer = ("fills beside another" if fills_it else "beside several that fill") + further
+    name = ("fills" if fills_it else "beside one that fills") + further
+    return CLASSES.index(finer if several and finer in CLASSES else name)
+
+
+_PLACES = np.array([*itertools.starmap(_under_mps, itertools.product((False, True), repeat=4))])
 
 SLICED = CLASSES.index("time-sliced")
 
@@ -311,9 +335,12 @@ SPEED_ERRORS: Mapping[SetClass, tuple[float, float]] = MappingProxyType(
         "own SMs, one fills": (0.54, 1.09),
         "none fills": (0.77, 1.39),
         "fills": (0.85, 1.2),
+        "fills beside another": (0.8, 1.4),
         "beside one that fills": (0.62, 1.69),
         "fills, guessed": (0.72, 1.61),
+        "fills beside another, guessed": (0.7, 2.0),
         "beside one that fills, guessed": (0.3, 2.46),
+        "beside several that fill, guessed": (0.2, 5.0),
         "fills, one limit": (0.79, 1.17),
         "beside one that fills, one limit": (0.68, 1.53),
         "fills, guessed, one limit": (0.79, 1.24),
@@ -321,8 +348,9 @@ SPEED_ERRORS: Mapping[SetClass, tuple[float, float]] = MappingProxyType(
         "time-sliced": (0.81, 1.19),
     }
 )
-"""Measured for each 1 predicted, of a job that was not fitted to: 5th and 95th percentile. Of a
-server it is for each 1 that it could do."""
+"""Measured for each 1 predicted, of jobs that were not fitted to: the ends of 90 %, raised by one
+over the number of jobs (docs/measurements/sets/law.py). Of a server it is for each 1 that it could
+do."""
 
 # As that of "time-sliced", on a GPU model that is not in `MEASURED_ON`: what a change of turns
 # costs differs between cards. The widest ends of two tables of others (docs/measurements/sets.md).
@@ -477,11 +505,6 @@ P99_ENDS = np.array(
     ]
 )
 """By the numbers of the classes, then of `_LOW`, `_BESIDE_LOW` and `_SERVED_LOW`."""
-
-
-MANY_WIDER = 5, 1.3
-"""Ranges of speeds in sets of so many jobs are so many times as wide, of logarithms: chosen on half
-of the jobs for 9 of 10, where those of all sets held 84 %; of the other half they hold 89 %."""
 
 
 class SetPredictor:
@@ -770,12 +793,12 @@ class JobsAlone:
     @property
     def classes(self) -> npt.NDArray[np.intp]:
         """Places in `CLASSES` under MPS."""
-        none, is_filled = CLASSES.index("none fills"), self.fills.any(axis=0)
-        beside = np.where(is_filled, CLASSES.index("beside one that fills"), none)
-        classes = np.where(self.fills > 0, CLASSES.index("fills"), beside)
+        count = np.count_nonzero(self.fills, axis=0)
         is_limited = ((self.share > 0) & (self.share < WHOLE)).any(axis=0)
-        further = 2 * self.guessed.any(axis=0) + 4 * is_limited
-        return np.where(self.apart, is_filled, classes + further * (classes > none))
+        bits = 4 * (count > 1) + 2 * self.guessed.any(axis=0) + is_limited
+        classes = _PLACES[8 * (self.fills > 0) + bits]
+        shared = np.where(count > 0, classes, CLASSES.index("none fills"))
+        return np.where(self.apart, count > 0, shared)
 
     @property
     def could(self) -> Floats:
@@ -826,9 +849,7 @@ class JobsAlone:
 
     def speed_ends(self, classes: npt.NDArray[np.intp]) -> Floats:
         """Ends of ranges of jobs of these classes beside each other; shape (2, jobs, ways)."""
-        many, wider = MANY_WIDER
-        power = np.where(np.count_nonzero(self.share, axis=0) >= many, wider, 1.0)
-        ends: Floats = np.moveaxis(_SPEED_ENDS[classes], -1, 0) ** power
+        ends: Floats = np.moveaxis(_SPEED_ENDS[classes], -1, 0)
         return ends
 
     def kept(self, speeds: Floats) -> Floats:

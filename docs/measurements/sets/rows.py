@@ -13,7 +13,7 @@ import statistics
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -188,7 +188,9 @@ def measured_pairs() -> list[Row]:
 def rows_of_pairs() -> list[Row]:
     """Bundled pairs whose jobs have a bundled point at each share.
 
-    Jobs alone on the whole GPU are of the same run and card where both were measured there.
+    Jobs alone on the whole GPU are of the same run and card where all were measured there, at
+    limits as much slower as in the profile. Where not, a job that one core bounds has no speed
+    under limits: it ran on another host than its profile.
     """
     solo: dict[object, dict[tuple[str, float], SoloPoint]] = defaultdict(dict)
     for point in bundled_solo_points():
@@ -197,11 +199,22 @@ def rows_of_pairs() -> list[Row]:
         solo[point.run, point.gpu_uuid].setdefault((point.job, point.share_percent), point)
     found = list[Row | None]()
     for point in select(bundled_pair_points())[0]:
-        there = solo[point.run, point.gpu_uuid]
+        there, of_model = solo[point.run, point.gpu_uuid], solo[point.gpu_model]
         known = all((part.job, 100.0) in there for part in point.parts)
-        found.append(
-            row_of(point, there if known and point.mode != "mps" else solo[point.gpu_model])
-        )
+        if known and point.mode == "mps":
+            there = there | {
+                (part.job, share): replace(alone, rate=alone.rate / whole.rate * own.rate)
+                for part in point.parts
+                for share in [part.share_percent]
+                for own in [there[part.job, 100.0]]
+                for alone, whole in [
+                    (of_model.get((part.job, share)), of_model.get((part.job, 100.0)))
+                ]
+                if alone and whole
+            }
+        row = row_of(point, there if known else of_model)
+        is_host = point.mode == "mps" and row and row.kind == "host"
+        found.append(None if is_host and not known else row)
     return [row for row in found if row]
 
 
@@ -309,11 +322,12 @@ def table(title: str, offs: Sequence[Off], cuts: Mapping[str, Callable[[Off], bo
     print(f"|---|{'--:|' * len(cuts)}")
     for rule in dict.fromkeys(off.rule for off in offs):
         own = [off for off in offs if off.rule == rule]
-        cells = [_cell([off for off in own if cut(off)]) for cut in cuts.values()]
+        cells = [cell([off for off in own if cut(off)]) for cut in cuts.values()]
         print(f"| {rule} | {' | '.join(cells)} |")
 
 
-def _cell(offs: Sequence[Off]) -> str:
+def cell(offs: Sequence[Off]) -> str:
+    """The mean, with the bounds of draws of jobs; empty where there is none."""
     of_jobs: dict[str, Floats] = defaultdict(lambda: np.zeros(2))
     for off in offs:
         for job in off.jobs:
