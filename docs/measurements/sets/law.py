@@ -34,7 +34,7 @@ from rows import CUTS, MPS_CUTS, Off, Row, again, cell, measured_pairs, measured
 
 from advisor.predict.features import speed_left
 from advisor.predict.profiles import Floats, Serving
-from advisor.predict.sets import RoundRobin
+from advisor.predict.sets import RoundRobin, of_server
 
 LAWS = tuple(
     RoundRobin(launch_us / 1e6, gaps, batches)
@@ -112,7 +112,8 @@ def held(judged: Sequence[Judged], name: str = "speeds") -> Iterator[Held]:
     for job in sorted({job for j in judged for job in j.jobs}):
         told = errors([j for j in judged if job not in j.row.jobs])
         for j in (j for j in judged if job in j.jobs):
-            ratios = {name: ("SPEED_ERRORS", j.of_class, j.part.speed / j.could)}
+            of_job = of_server(j.of_class) if j.part.serves else j.of_class
+            ratios = {name: ("SPEED_ERRORS", of_job, j.part.speed / j.could)}
             if name == "speeds":
                 ratios["watts"] = "POWER_ERRORS", j.set_class, j.row.power_w / j.power_w
                 ratios["energy"] = "ENERGY_ERRORS", j.set_class, j.efficiency

@@ -181,16 +181,24 @@ def measured_rows(text: str | None) -> list[Row]:
 
 
 def measured_pairs() -> list[Row]:
-    """Bundled pairs; none where the command line names campaigns."""
-    return rows_of_pairs() if len(sys.argv) == 1 else []
+    """Bundled pairs; none where the command line names campaigns.
+
+    Without limits that a job had which one core bounds, and which was not alone on that card: its
+    speed would tell of two hosts.
+    """
+    return [
+        row
+        for row in (rows_of_pairs() if len(sys.argv) == 1 else [])
+        for hosts in [{p.whole.gpu_uuid for p in row.parts if p.is_host}]
+        if row.mode != "limits" or hosts <= {row.gpu_uuid}
+    ]
 
 
 def rows_of_pairs() -> list[Row]:
     """Bundled pairs whose jobs have a bundled point at each share.
 
-    Jobs alone on the whole GPU are of the same run and card where all were measured there, at
-    limits as much slower as in the profile. Where not, a job that one core bounds has no speed
-    under limits: it ran on another host than its profile.
+    Jobs alone on the whole GPU are of the same run and card where both were measured there, at
+    limits as much slower as in the profile.
     """
     solo: dict[object, dict[tuple[str, float], SoloPoint]] = defaultdict(dict)
     for point in bundled_solo_points():
@@ -201,21 +209,19 @@ def rows_of_pairs() -> list[Row]:
     for point in select(bundled_pair_points())[0]:
         there, of_model = solo[point.run, point.gpu_uuid], solo[point.gpu_model]
         known = all((part.job, 100.0) in there for part in point.parts)
-        if known and point.mode == "mps":
-            there = there | {
-                (part.job, share): replace(alone, rate=alone.rate / whole.rate * own.rate)
-                for part in point.parts
-                for share in [part.share_percent]
-                for own in [there[part.job, 100.0]]
-                for alone, whole in [
-                    (of_model.get((part.job, share)), of_model.get((part.job, 100.0)))
-                ]
-                if alone and whole
-            }
-        row = row_of(point, there if known else of_model)
-        is_host = point.mode == "mps" and row and row.kind == "host"
-        found.append(None if is_host and not known else row)
+        found.append(row_of(point, {**_slowed(of_model, there), **there} if known else of_model))
     return [row for row in found if row]
+
+
+def _slowed(
+    of_model: Mapping[tuple[str, float], SoloPoint], there: Mapping[tuple[str, float], SoloPoint]
+) -> Mapping[tuple[str, float], SoloPoint]:
+    """At limits, by how much slower than on the whole GPU these jobs are in profiles."""
+    return {
+        (job, share): replace(point, rate=point.rate / whole.rate * there[job, 100.0].rate)
+        for (job, share), point in of_model.items()
+        if (whole := of_model.get((job, 100.0))) and (job, 100.0) in there
+    }
 
 
 def rows_of(campaign: Campaign, left_out: Collection[str] = LEFT_OUT) -> list[Row]:
