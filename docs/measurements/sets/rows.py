@@ -13,7 +13,7 @@ import statistics
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -181,14 +181,24 @@ def measured_rows(text: str | None) -> list[Row]:
 
 
 def measured_pairs() -> list[Row]:
-    """Bundled pairs; none where the command line names campaigns."""
-    return rows_of_pairs() if len(sys.argv) == 1 else []
+    """Bundled pairs; none where the command line names campaigns.
+
+    Without limits that a job had which one core bounds, and which was not alone on that card: its
+    speed would tell of two hosts.
+    """
+    return [
+        row
+        for row in (rows_of_pairs() if len(sys.argv) == 1 else [])
+        for hosts in [{p.whole.gpu_uuid for p in row.parts if p.is_host}]
+        if row.mode != "limits" or hosts <= {row.gpu_uuid}
+    ]
 
 
 def rows_of_pairs() -> list[Row]:
     """Bundled pairs whose jobs have a bundled point at each share.
 
-    Jobs alone on the whole GPU are of the same run and card where both were measured there.
+    Jobs alone on the whole GPU are of the same run and card where both were measured there, at
+    limits as much slower as in the profile.
     """
     solo: dict[object, dict[tuple[str, float], SoloPoint]] = defaultdict(dict)
     for point in bundled_solo_points():
@@ -197,12 +207,21 @@ def rows_of_pairs() -> list[Row]:
         solo[point.run, point.gpu_uuid].setdefault((point.job, point.share_percent), point)
     found = list[Row | None]()
     for point in select(bundled_pair_points())[0]:
-        there = solo[point.run, point.gpu_uuid]
+        there, of_model = solo[point.run, point.gpu_uuid], solo[point.gpu_model]
         known = all((part.job, 100.0) in there for part in point.parts)
-        found.append(
-            row_of(point, there if known and point.mode != "mps" else solo[point.gpu_model])
-        )
+        found.append(row_of(point, {**_slowed(of_model, there), **there} if known else of_model))
     return [row for row in found if row]
+
+
+def _slowed(
+    of_model: Mapping[tuple[str, float], SoloPoint], there: Mapping[tuple[str, float], SoloPoint]
+) -> Mapping[tuple[str, float], SoloPoint]:
+    """At limits, by how much slower than on the whole GPU these jobs are in profiles."""
+    return {
+        (job, share): replace(point, rate=point.rate / whole.rate * there[job, 100.0].rate)
+        for (job, share), point in of_model.items()
+        if (whole := of_model.get((job, 100.0))) and (job, 100.0) in there
+    }
 
 
 def rows_of(campaign: Campaign, left_out: Collection[str] = LEFT_OUT) -> list[Row]:
@@ -309,11 +328,12 @@ def table(title: str, offs: Sequence[Off], cuts: Mapping[str, Callable[[Off], bo
     print(f"|---|{'--:|' * len(cuts)}")
     for rule in dict.fromkeys(off.rule for off in offs):
         own = [off for off in offs if off.rule == rule]
-        cells = [_cell([off for off in own if cut(off)]) for cut in cuts.values()]
+        cells = [cell([off for off in own if cut(off)]) for cut in cuts.values()]
         print(f"| {rule} | {' | '.join(cells)} |")
 
 
-def _cell(offs: Sequence[Off]) -> str:
+def cell(offs: Sequence[Off]) -> str:
+    """The mean, with the bounds of draws of jobs; empty where there is none."""
     of_jobs: dict[str, Floats] = defaultdict(lambda: np.zeros(2))
     for off in offs:
         for job in off.jobs:
