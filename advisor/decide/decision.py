@@ -20,6 +20,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 
+import numpy as np
+
 from advisor.core.gpu import (
     ADVISED_JOBS,
     ALL_GPUS,
@@ -67,6 +69,7 @@ from advisor.decide.limits import (
     sure_speeds,
 )
 from advisor.errors import InputError, NoSplitError
+from advisor.predict.features import FULL_BANDWIDTH_PERCENT
 from advisor.predict.predictions import (
     Prediction,
     Predictions,
@@ -75,7 +78,7 @@ from advisor.predict.predictions import (
     safe_splits_of,
 )
 from advisor.predict.profiles import Profile, hold_several
-from advisor.predict.sets import fills, why_not_below_normal
+from advisor.predict.sets import alone_at, fills, why_not_below_normal
 from advisor.validity.safe_counts import CheckedCounts
 from advisor.wire.answers import Replicas, SharingVerdict
 
@@ -939,12 +942,22 @@ def replicas(
     return tuple(decisions[:best]), Replicas(best=best, copies=(), ended_by=ended_by, why=why)
 
 
+def _scarce(copies: Sequence[Profile]) -> str:
+    """What copies want most of, for each 1 that there is; watts, for which the clock falls, too."""
+    jobs, limit_w = alone_at(copies, np.full((len(copies), 1), WHOLE)), copies[0].power_limit_w
+    clock = jobs.clock(jobs.could, limit_w).item() if limit_w else 1.0
+    wanted = {
+        "SMs": np.where(jobs.needs > 0, jobs.needs, jobs.sm).sum(),
+        "DRAM": jobs.dram.sum() * WHOLE / FULL_BANDWIDTH_PERCENT,
+        "power": 1 / clock if clock < 1 else 0.0,
+    }
+    return max(wanted, key=wanted.__getitem__)
+
+
 def _end(decision: Decision, added: float) -> tuple[str, str] | None:
     """Why the last copy is one too many: a code and a sentence; None: it is not."""
     profiles, request, option = decision.profiles, decision.request, decision.sharing_or_nearest
-    sm, dram = (float(profiles[0].values[f"{name}_active_percent"][-1]) for name in ("sm", "dram"))
-    # What copies run out of first: a server's demand leaves room for either.
-    scarce, least = "DRAM" if dram > sm else "SMs", request.policy.min_gain
+    scarce, least = _scarce(profiles), request.policy.min_gain
     if decision.choice is None:
         for limit, rule in RULES.items():
             for places, violation in rule(option.predictions, profiles, request):

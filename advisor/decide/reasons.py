@@ -16,7 +16,7 @@ from advisor.decide.decision import (
     nearest,
 )
 from advisor.decide.limits import Request, is_served, memory_unknown
-from advisor.predict.features import FULL_BANDWIDTH_PERCENT, MEASURED_ON, speed_left
+from advisor.predict.features import FULL_BANDWIDTH_PERCENT, MEASURED_ON
 from advisor.predict.profiles import Profile, Serving
 from advisor.predict.sets import alone_at
 from advisor.validity.safe_counts import CheckedCounts, unchecked_texts
@@ -131,7 +131,7 @@ def _supply(decision: Decision) -> Iterator[str]:
     wanted_w, dram = float(jobs.together_w(jobs.could)[0]), WHOLE * float(jobs.dram.sum())
     limit_w = min(q.power_limit_w or math.inf for q in decision.profiles)
     if wanted_w > limit_w:
-        left = float(speed_left(limit_w, wanted_w, limit_w))
+        left = float(jobs.clock(jobs.could, limit_w)[0])
         yield (
             f"all would draw {wanted_w:.0f} W: at the limit of {limit_w:.0f} W the clock falls by "
             f"{percent(1 - left)}"

@@ -410,6 +410,25 @@ def relative_capacity(profile: Profile, shares: Sequence[float] | Floats) -> Flo
     return np.where(is_short, rates, could) / profile.whole_gpu_rate
 
 
+def whole_gpu_needed(profile: Profile) -> float:
+    """Part of the whole GPU's time that a server needs for its demand; 0: its curve says nothing.
+
+    An estimated curve says nothing, either.
+
+    At the shares at which it falls short, from the smallest on, as long as more SMs serve more, the
+    rate is its capacity there, and no share does more for each SM than a smaller one. So the whole
+    GPU does no more than the largest of them does for each SM.
+    """
+    serving, rates = profile.serving, profile.values["rate"]
+    if serving is None or serving.offered_rate is None or profile.doubt is not None:
+        return 0.0
+    kept = 1 - serving.tolerance
+    is_short = rates[:-1] < kept * np.minimum(serving.offered_rate, rates[1:])
+    count = int(np.logical_and.accumulate(is_short).sum())
+    per_share = rates[:count] / profile.shares[:count]
+    return profile.whole_gpu_rate / (WHOLE * float(per_share[-1])) if count else 0.0
+
+
 def with_rate(profile: Profile, rate: float) -> Profile:
     """The job at another rate alone: of a server so many requests per second arrive.
 
@@ -422,8 +441,10 @@ def with_rate(profile: Profile, rate: float) -> Profile:
         return profile
     serving, rates = profile.serving, profile.values["rate"] * rate / profile.whole_gpu_rate
     if serving and serving.offered_rate is not None:
-        could = relative_capacity(profile, profile.shares) * profile.whole_gpu_rate
-        rates = np.minimum(could, rate)
+        could = relative_capacity(profile, profile.shares)
+        if needed := whole_gpu_needed(profile):
+            could = np.minimum(could, np.maximum(rates / rate, profile.shares / (WHOLE * needed)))
+        rates = np.minimum(could * profile.whole_gpu_rate, rate)
         is_more = rate > (1 + serving.tolerance) * serving.offered_rate
         tails = () if is_more else serving.latency_p99_ms
         serving = replace(serving, offered_rate=rate, latency_p99_ms=tails)

@@ -31,7 +31,6 @@ from fitting import (
 )
 from rows import Off, Row, again, measured_pairs, measured_rows, tables
 
-from advisor.predict.features import speed_left
 from advisor.predict.profiles import Floats
 from advisor.predict.sets import MANY_WIDER, RoundRobin
 
@@ -137,8 +136,8 @@ def print_clocks(rows: Sequence[Row]) -> None:
     """What the clock that all have at the power limit is off by."""
     said = list[float]()
     for row in rows:
-        wanted_w = (jobs := alone(row)).together_w(jobs.could).item()
-        said.append(float(speed_left(row.limit_w, wanted_w, row.limit_w)) / row.clock)
+        jobs = alone(row)
+        said.append(jobs.clock(jobs.could, row.limit_w).item() / row.clock)
     none = [1 / row.clock for row in rows]
     for name, of in (("clocks at the limit", said), ("with no effect", none)):
         print(f"{name}, {len(of)} windows: {100 * statistics.fmean(abs(x - 1) for x in of):.1f} %")

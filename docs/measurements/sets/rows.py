@@ -21,7 +21,7 @@ from advisor.core.gpu import WHOLE
 from advisor.core.records import FILLS_PERCENT, PairPoint, SoloPoint
 from advisor.core.telemetry import NEAR_LIMIT
 from advisor.predict.kernels import Kernels
-from advisor.predict.profiles import Floats, make_profiles
+from advisor.predict.profiles import Floats, Profile, make_profiles, whole_gpu_needed
 from advisor_data.bundled import (
     bundled_pair_points,
     bundled_reference_points,
@@ -36,10 +36,21 @@ AGAIN = "the same set on another card"
 
 
 @functools.cache
+def bundled_profiles() -> Mapping[tuple[str, str], Profile]:
+    """By job and GPU model."""
+    return make_profiles(bundled_solo_points())
+
+
+@functools.cache
 def counted_kernels() -> Mapping[str, Kernels]:
     """Of each job that a probe ran beside, on whatever GPU model."""
-    profiles = make_profiles(bundled_solo_points())
-    return {job: p.kernels for (job, _), p in profiles.items() if p.kernels}
+    return {job: p.kernels for (job, _), p in bundled_profiles().items() if p.kernels}
+
+
+@functools.cache
+def known_needs() -> Mapping[str, float]:
+    """Part of the whole GPU that each server needs, on whatever GPU model."""
+    return {job: whole_gpu_needed(p) for (job, _), p in bundled_profiles().items()}
 
 
 @functools.cache
@@ -86,6 +97,10 @@ class Part:
     @property
     def kernels(self) -> Kernels | None:
         return counted_kernels().get(self.whole.job)
+
+    @property
+    def needs(self) -> float:
+        return known_needs().get(self.whole.job, 0.0)
 
     def activity(self, name: str = "sm_active_percent") -> float:
         """Part of the GPU alone at its limit."""
