@@ -348,7 +348,7 @@ ENERGY_ERRORS: Mapping[SetClass, tuple[float, float]] = MappingProxyType(
         "own SMs": (0.74, 1.14),
         "own SMs, one fills": (0.85, 1.06),
         "none fills": (0.84, 1.15),
-        "fills": (0.96, 1.15),
+        "fills": (0.95, 1.15),
         "beside one that fills": (0.87, 1.08),
         "fills, guessed": (0.96, 1.2),
         "beside one that fills, guessed": (0.84, 1.1),
