@@ -244,6 +244,23 @@ class Profile:
         return measured if self.serving is None else self.serving.rate_alone(measured)
 
     @property
+    def whole_gpu_needed(self) -> float:
+        """Part of its time that a server needs for its demand; 0: its curve says nothing.
+
+        At the shares at which it falls short, from the smallest on, as long as more SMs serve more,
+        the rate is its capacity there. The whole GPU does no more for each SM than the largest of
+        these shares. An estimated curve says nothing.
+        """
+        serving, rates = self.serving, self.values["rate"]
+        if serving is None or serving.offered_rate is None or self.doubt is not None:
+            return 0.0
+        kept = 1 - serving.tolerance
+        is_short = rates[:-1] < kept * np.minimum(serving.offered_rate, rates[1:])
+        count = int(np.logical_and.accumulate(is_short).sum())
+        rate, share = rates[count - 1], self.shares[count - 1]
+        return self.whole_gpu_rate * float(share / (WHOLE * rate)) if count else 0.0
+
+    @property
     def whole_gpu_p99_ms(self) -> float | None:
         """p99 latency alone at the largest share, ms; None: not known, or no server."""
         return self.serving and self.serving.p99_alone_ms(float(self.shares[-1]))
@@ -410,25 +427,6 @@ def relative_capacity(profile: Profile, shares: Sequence[float] | Floats) -> Flo
     return np.where(is_short, rates, could) / profile.whole_gpu_rate
 
 
-def whole_gpu_needed(profile: Profile) -> float:
-    """Part of the whole GPU's time that a server needs for its demand; 0: its curve says nothing.
-
-    An estimated curve says nothing, either.
-
-    At the shares at which it falls short, from the smallest on, as long as more SMs serve more, the
-    rate is its capacity there, and no share does more for each SM than a smaller one. So the whole
-    GPU does no more than the largest of them does for each SM.
-    """
-    serving, rates = profile.serving, profile.values["rate"]
-    if serving is None or serving.offered_rate is None or profile.doubt is not None:
-        return 0.0
-    kept = 1 - serving.tolerance
-    is_short = rates[:-1] < kept * np.minimum(serving.offered_rate, rates[1:])
-    count = int(np.logical_and.accumulate(is_short).sum())
-    per_share = rates[:count] / profile.shares[:count]
-    return profile.whole_gpu_rate / (WHOLE * float(per_share[-1])) if count else 0.0
-
-
 def with_rate(profile: Profile, rate: float) -> Profile:
     """The job at another rate alone: of a server so many requests per second arrive.
 
@@ -442,7 +440,7 @@ def with_rate(profile: Profile, rate: float) -> Profile:
     serving, rates = profile.serving, profile.values["rate"] * rate / profile.whole_gpu_rate
     if serving and serving.offered_rate is not None:
         could = relative_capacity(profile, profile.shares)
-        if needed := whole_gpu_needed(profile):
+        if needed := profile.whole_gpu_needed:
             could = np.minimum(could, np.maximum(rates / rate, profile.shares / (WHOLE * needed)))
         rates = np.minimum(could * profile.whole_gpu_rate, rate)
         is_more = rate > (1 + serving.tolerance) * serving.offered_rate

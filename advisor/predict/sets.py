@@ -41,7 +41,6 @@ from advisor.predict.profiles import (
     hold_several,
     kind_of,
     relative_capacity,
-    whole_gpu_needed,
 )
 
 SERVER_HOLD_S = 20e-6
@@ -682,7 +681,7 @@ class JobsAlone:
         share: Percent.
         rate: For each 1 on the whole GPU.
         reach: What it could do with more requests, as `rate`.
-        needs: As `whole_gpu_needed`.
+        needs: As `Profile.whole_gpu_needed`.
         fills: 1 for a job that fills the GPU alone.
         served: 1 for a server.
         idle_w: Of the card that it was measured on, with contexts and no work.
@@ -900,7 +899,7 @@ def _alone(profile: Profile, shares: tuple[float, ...]) -> Floats:
             shares,
             rates[:-1] / profile.whole_gpu_rate,
             relative_capacity(profile, shares),
-            whole_gpu_needed(profile) * unit,
+            profile.whole_gpu_needed * unit,
             powers_w[:-1],
             sm[:-1],
             np.nan_to_num(dram[:-1]) / WHOLE,

@@ -21,7 +21,7 @@ from advisor.core.gpu import WHOLE
 from advisor.core.records import FILLS_PERCENT, PairPoint, SoloPoint
 from advisor.core.telemetry import NEAR_LIMIT
 from advisor.predict.kernels import Kernels
-from advisor.predict.profiles import Floats, Profile, make_profiles, whole_gpu_needed
+from advisor.predict.profiles import Floats, Profile, make_profiles
 from advisor_data.bundled import (
     bundled_pair_points,
     bundled_reference_points,
@@ -36,21 +36,9 @@ AGAIN = "the same set on another card"
 
 
 @functools.cache
-def bundled_profiles() -> Mapping[tuple[str, str], Profile]:
-    """By job and GPU model."""
-    return make_profiles(bundled_solo_points())
-
-
-@functools.cache
-def counted_kernels() -> Mapping[str, Kernels]:
-    """Of each job that a probe ran beside, on whatever GPU model."""
-    return {job: p.kernels for (job, _), p in bundled_profiles().items() if p.kernels}
-
-
-@functools.cache
-def known_needs() -> Mapping[str, float]:
-    """Part of the whole GPU that each server needs, on whatever GPU model."""
-    return {job: whole_gpu_needed(p) for (job, _), p in bundled_profiles().items()}
+def known_profiles() -> Mapping[str, Profile]:
+    """Of each job, on whatever GPU model."""
+    return {job: p for (job, _), p in make_profiles(bundled_solo_points()).items()}
 
 
 @functools.cache
@@ -96,11 +84,13 @@ class Part:
 
     @property
     def kernels(self) -> Kernels | None:
-        return counted_kernels().get(self.whole.job)
+        profile = known_profiles().get(self.whole.job)
+        return profile and profile.kernels
 
     @property
     def needs(self) -> float:
-        return known_needs().get(self.whole.job, 0.0)
+        profile = known_profiles().get(self.whole.job)
+        return profile.whole_gpu_needed if profile else 0.0
 
     def activity(self, name: str = "sm_active_percent") -> float:
         """Part of the GPU alone at its limit."""

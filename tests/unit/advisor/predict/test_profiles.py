@@ -34,7 +34,6 @@ from advisor.predict.profiles import (
     make_profiles,
     non_decreasing_rates,
     relative_capacity,
-    whole_gpu_needed,
     with_rate,
 )
 from advisor_data.bundled import bundled_set_references
@@ -415,11 +414,11 @@ def test_a_job_could_do_what_it_does(rates: list[float], shares: list[float]) ->
     ],
 )
 def test_what_a_server_needs_of_the_whole_gpu(job: Profile, needed: float) -> None:
-    assert whole_gpu_needed(job) == pytest.approx(needed)
+    assert job.whole_gpu_needed == pytest.approx(needed)
     if needed:  # ten times the requests are not answered
         found = with_rate(job, 10 * DEMAND)
         assert found.whole_gpu_rate == pytest.approx(DEMAND / needed)
-        assert whole_gpu_needed(found) == pytest.approx(1.0)
+        assert found.whole_gpu_needed == pytest.approx(1.0)
 
 
 def test_what_is_served_ends_at_the_demand() -> None:
