@@ -944,7 +944,8 @@ def replicas(
 
 def _scarce(copies: Sequence[Profile]) -> str:
     """What copies want most of, for each 1 that there is; watts, for which the clock falls, too."""
-    jobs, limit_w = alone_at(copies, np.full((len(copies), 1), WHOLE)), copies[0].power_limit_w
+    measured = [copy.measured or copy for copy in copies]
+    jobs, limit_w = alone_at(measured, np.full((len(copies), 1), WHOLE)), copies[0].power_limit_w
     clock = jobs.clock(jobs.could, limit_w).item() if limit_w else 1.0
     wanted = {
         "SMs": np.where(jobs.needs > 0, jobs.needs, jobs.sm).sum(),

@@ -249,16 +249,18 @@ class Profile:
 
         At the shares at which it falls short, from the smallest on, as long as more SMs serve more,
         the rate is its capacity there. The whole GPU does no more for each SM than the largest of
-        these shares. An estimated curve says nothing.
+        these shares. An estimated rate says nothing.
         """
         serving, rates = self.serving, self.values["rate"]
-        if serving is None or serving.offered_rate is None or self.doubt is not None:
+        if serving is None or serving.offered_rate is None:
             return 0.0
         kept = 1 - serving.tolerance
         is_short = rates[:-1] < kept * np.minimum(serving.offered_rate, rates[1:])
         count = int(np.logical_and.accumulate(is_short).sum())
+        is_estimated = self.doubt is not None and self.doubt[0, count - 1] > 0
         rate, share = rates[count - 1], self.shares[count - 1]
-        return self.whole_gpu_rate * float(share / (WHOLE * rate)) if count else 0.0
+        part = self.whole_gpu_rate * float(share / (WHOLE * rate))
+        return 0.0 if is_estimated or not count else part
 
     @property
     def whole_gpu_p99_ms(self) -> float | None:

@@ -409,7 +409,7 @@ def test_a_job_could_do_what_it_does(rates: list[float], shares: list[float]) ->
         # From 20 % on something else than SMs keeps it at 60.
         (profile("server", [40.0, *[60.0] * 8, DEMAND], serving=SERVING), 0.25),
         (server(50.0), 0.0),
-        (dataclasses.replace(server(4.0), doubt=np.zeros((2, 10))), 0.0),
+        (dataclasses.replace(server(4.0), doubt=np.full((2, 10), 0.1)), 0.0),
         (profile("training"), 0.0),
     ],
 )
