@@ -362,6 +362,7 @@ def seen_at(active_percent: float) -> Profile:
     return profile("server", [DEMAND] * 2, [50.0, 100.0], serving=SERVING, columns=columns)
 
 
+HALF_IDLE = {"sm_active_percent": [share / 2 for share in SHARES]}
 TIMED = Serving(offered_rate=None, rate_noise=None, latency_p99_ms=((100.0, 5.0),))
 
 
@@ -408,6 +409,8 @@ def test_a_job_could_do_what_it_does(rates: list[float], shares: list[float]) ->
         (profile("server", [40.0, 60.0, *[DEMAND] * 8], serving=SERVING), 1 / 3),
         # From 20 % on something else than SMs keeps it at 60.
         (profile("server", [40.0, *[60.0] * 8, DEMAND], serving=SERVING), 0.25),
+        # It leaves half of its SMs idle: it waits for something else.
+        (profile("server", [40.0, 80.0, *[DEMAND] * 8], serving=SERVING, columns=HALF_IDLE), 0.0),
         (server(50.0), 0.0),
         (dataclasses.replace(server(4.0), doubt=np.full((2, 10), 0.1)), 0.0),
         (profile("training"), 0.0),
