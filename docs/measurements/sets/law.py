@@ -134,8 +134,7 @@ def print_errors(rows: Sequence[Row], found: Mapping[str, Sequence[Judged]]) -> 
 
 def print_clocks(rows: Sequence[Row]) -> None:
     """What the clock that all have at the power limit is off by."""
-    clocks = ((jobs.clock(jobs.could, row.limit_w), row) for row in rows for jobs in [alone(row)])
-    said = [clock.item() / row.clock for clock, row in clocks]
+    said = [alone(r).clock(alone(r).could, r.limit_w).item() / r.clock for r in rows]
     none = [1 / row.clock for row in rows]
     for name, of in (("clocks at the limit", said), ("with no effect", none)):
         print(f"{name}, {len(of)} windows: {100 * statistics.fmean(abs(x - 1) for x in of):.1f} %")

@@ -89,8 +89,7 @@ class Part:
 
     @property
     def needs(self) -> float:
-        profile = known_profiles().get(self.whole.job)
-        return profile.whole_gpu_needed if profile else 0.0
+        return getattr(known_profiles().get(self.whole.job), "whole_gpu_needed", 0.0)
 
     def activity(self, name: str = "sm_active_percent") -> float:
         """Part of the GPU alone at its limit."""
