@@ -259,12 +259,11 @@ class Profile:
         if serving is None or serving.offered_rate is None:
             return 0.0
         most = (1 - serving.tolerance) * np.minimum(serving.offered_rate, rates[1:])
-        idle = self.values["sm_active_percent"] < _BUSY * self.shares
-        count = int(np.logical_and.accumulate((rates[:-1] < most) & ~idle[:-1]).sum())
-        is_estimated = self.doubt is not None and self.doubt[0, count - 1] > 0
-        rate, share = rates[count - 1], self.shares[count - 1]
-        part = self.whole_gpu_rate * float(share / (WHOLE * rate))
-        return 0.0 if is_estimated or not count else part
+        unsure = self.values["sm_active_percent"] < _BUSY * self.shares
+        unsure |= self.doubt_at(self.shares)[0] > 0
+        count = int(np.logical_and.accumulate((rates[:-1] < most) & ~unsure[:-1]).sum())
+        part = self.whole_gpu_rate / WHOLE * self.shares[count - 1] / rates[count - 1]
+        return float(part) if count else 0.0
 
     @property
     def whole_gpu_p99_ms(self) -> float | None:
