@@ -94,7 +94,6 @@ from advisor.predict.profiles import (
     Profile,
     Serving,
     hold_several,
-    speed_left,
 )
 from advisor.predict.sets import alone_at, fills, why_not_below_normal
 from advisor.validity.safe_counts import CheckedCounts, unchecked_texts
@@ -960,12 +959,23 @@ def replicas(
     return tuple(decisions[:best]), Replicas(best=best, copies=(), ended_by=ended_by, why=why)
 
 
+def _scarce(copies: Sequence[Profile]) -> str:
+    """What copies want most of, for each 1 that there is; watts, for which the clock falls, too."""
+    measured = [copy.measured or copy for copy in copies]
+    jobs, limit_w = alone_at(measured, np.full((len(copies), 1), WHOLE)), copies[0].power_limit_w
+    clock = jobs.clock(jobs.could, limit_w).item() if limit_w else 1.0
+    wanted = {
+        "SMs": np.where(jobs.needs > 0, jobs.needs, jobs.sm).sum(),
+        "DRAM": jobs.dram.sum() * WHOLE / FULL_BANDWIDTH_PERCENT,
+        "power": 1 / clock if clock < 1 else 0.0,
+    }
+    return max(wanted, key=wanted.__getitem__)
+
+
 def _end(decision: Decision, added: float) -> tuple[str, str] | None:
     """Why the last copy is one too many: a code and a sentence; None: it is not."""
     profiles, request, option = decision.profiles, decision.request, decision.sharing_or_nearest
-    sm, dram = (float(profiles[0].values[f"{name}_active_percent"][-1]) for name in ("sm", "dram"))
-    # What copies run out of first: a server's demand leaves room for either.
-    scarce, least = "DRAM" if dram > sm else "SMs", request.policy.min_gain
+    scarce, least = _scarce(profiles), request.policy.min_gain
     if decision.choice is None:
         for limit, rule in RULES.items():
             for places, violation in rule(option.predictions, profiles, request):
@@ -1083,7 +1093,7 @@ def _supply(decision: Decision) -> Iterator[str]:
     wanted_w, dram = float(jobs.together_w(jobs.could)[0]), WHOLE * float(jobs.dram.sum())
     limit_w = min(q.power_limit_w or math.inf for q in decision.profiles)
     if wanted_w > limit_w:
-        left = float(speed_left(limit_w, wanted_w, limit_w))
+        left = float(jobs.clock(jobs.could, limit_w)[0])
         yield (
             f"all would draw {wanted_w:.0f} W: at the limit of {limit_w:.0f} W the clock falls by "
             f"{percent(1 - left)}"

@@ -376,8 +376,7 @@ class _ManyAlone:
             (`Serving.served`), shape (sets, seats); and watts, shape (sets,).
         """
         alone = self.alone.seated(sets.T, level)
-        could = alone.could
-        could = could * alone.clocks(could, self.limit_w)
+        could = alone.at_limit(alone.could, self.limit_w)
         speed = np.minimum(could, alone.rate)
         kept = alone.kept(speed)
         off = np.log(alone.speed_ends(alone.classes)[0]), NORMAL_90 * self.doubt[sets.T, level]

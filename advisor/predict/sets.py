@@ -225,7 +225,7 @@ def time_sliced(jobs: "JobsAlone", kept: float | Floats) -> Floats:
     return np.asarray(part * beside, dtype=np.float64)
 
 
-def _level(wanted: Floats, supply: float) -> Floats:
+def _level(wanted: Floats, supply: float | Floats) -> Floats:
     """Ceiling for each job, so that all together get `supply` if they need more; (ways,).
 
     Jobs that need less keep their need; the others get the ceiling.
@@ -542,8 +542,8 @@ class SetPredictor:
             np.where(is_sliced, alone.later(), TAILS.longer(alone)),
             _limit_w(profiles),
         )
-        is_even = is_sliced | below.any(axis=0)
-        could = could * np.where(is_even, 1.0, alone.clocks(could, limit_w))
+        is_low = below.any(axis=0)
+        could = np.where(is_low, could, alone.at_limit(could, limit_w))
         kept = alone.kept(np.minimum(could, alone.rate))
         watts = power_w(
             kept, alone.power_w, alone.idle_w, limit_w, alone.saved(), is_sliced=is_sliced
@@ -714,6 +714,7 @@ class JobsAlone:
         share: Percent.
         rate: For each 1 on the whole GPU.
         reach: What it could do with more requests, as `rate`.
+        needs: As `Profile.whole_gpu_needed`.
         fills: 1 for a job that fills the GPU alone.
         served: 1 for a server.
         idle_w: Of the card that it was measured on, with contexts and no work.
@@ -731,6 +732,7 @@ class JobsAlone:
     share: Floats
     rate: Floats
     reach: Floats
+    needs: Floats
     power_w: Floats
     sm: Floats
     dram: Floats
@@ -818,30 +820,47 @@ class JobsAlone:
         left = (1 - held.sum(axis=0) + held) / np.maximum(self.kernel_s, 1e-12)
         kept = np.maximum(kernels, left) / np.maximum(self.made, 1e-12)
         crowded_alone = np.where(self.served, np.inf, crowded(self.sm, self.dram))
-        return np.minimum(self.reach, self.rate * np.where(self.apart, crowded_alone, kept))
+        kept = np.where(self.apart, crowded_alone, kept)
+        return self.within(np.minimum(self.reach, self.rate * kept))
 
     @property
     def sliced(self) -> Floats:
         """As `could`, where the driver gives them equal turns."""
-        return np.minimum(self.reach, self.rate * time_sliced(self, self.slicing_kept))
+        return self.within(np.minimum(self.reach, self.rate * time_sliced(self, self.slicing_kept)))
+
+    def within(self, could: Floats, supply: float | Floats = 1.0) -> Floats:
+        """No more of servers than the time of the whole GPU allows, of which there is `supply`.
+
+        Those that need less of it than others keep their need. What one leaves that waits for other
+        jobs is given to none, so that no job is faster beside more.
+        """
+        level = _level(self.needs * self.rate, supply)
+        is_held = (self.needs > 0) & (np.count_nonzero(self.share, axis=0) > 1)
+        return np.where(is_held, np.minimum(could, level / np.maximum(self.needs, 1e-12)), could)
 
     def together_w(self, could: Floats) -> Floats:
         """What all would draw under MPS without the power limit; shape (ways,)."""
         kept = self.kept(np.minimum(could, self.rate))
         return power_w(kept, self.wanted_w, self.idle_w, math.inf, self.saved(), is_sliced=False)
 
-    def clocks(self, could: Floats, limit_w: float) -> Floats:
-        """Part of its clock alone that the power limit leaves each job that has a limit of SMs.
+    def clock(self, could: Floats, limit_w: float) -> Floats:
+        """Part of the highest clock at which all draw no more than the limit; shape (ways,)."""
+        return speed_left(limit_w, self.together_w(could), limit_w)
 
-        All have one clock, by what they want together. A job without a limit waits for kernels of
-        others, whose time was measured at the limit: of those no loss was found.
+    def at_limit(self, could: Floats, limit_w: float) -> Floats:
+        """What they could at the clock that the power limit leaves.
+
+        All have one clock, by what they want together. A job that has a limit of SMs loses as much.
+        One without waits for kernels of others, whose time was measured at the limit: of those no
+        loss was found, until servers take all of the time that the GPU has at that clock.
         """
         if math.isinf(limit_w):
-            return np.ones_like(could)
-        left = speed_left(limit_w, self.together_w(could), limit_w)
+            return could
+        left = self.clock(could, limit_w)
         unlimited = speed_left(limit_w, self.wanted_w, limit_w)
         is_limited = (self.share > 0) & (self.share < WHOLE)
-        return np.where(is_limited, np.minimum(1.0, left / unlimited), 1.0)
+        clocks = np.where(is_limited, np.minimum(1.0, left / unlimited), 1.0)
+        return self.within(could * clocks, left)
 
     def later(self, turn_ms: float = TURN_MS) -> Floats:
         """Times its p99 alone, of each that is a server, where the driver gives them equal turns.
@@ -912,6 +931,7 @@ def _alone(profile: Profile, shares: tuple[float, ...]) -> Floats:
             shares,
             rates[:-1] / profile.whole_gpu_rate,
             relative_capacity(profile, shares),
+            profile.whole_gpu_needed * unit,
             powers_w[:-1],
             sm[:-1],
             np.nan_to_num(dram[:-1]) / WHOLE,

@@ -420,8 +420,8 @@ class Replicas:
         best: Number of copies to run.
         copies: From one to `best`; each keeps every limit, and adds work. Then one more, which does
             not, where more were asked for.
-        ended_by: What one more breaks (speed is that of `SMs` or `DRAM`) or lacks: `SMs`, `DRAM`,
-            `memory`, `tail`, `power` or `host cores`; None: no more were asked for.
+        ended_by: What one more breaks (speed is that of `SMs`, `DRAM` or `power`) or lacks: one of
+            these, `memory`, `tail` or `host cores`; None: no more were asked for.
         why: The same in words.
     """
 

@@ -319,9 +319,10 @@ def _range(interval: Interval) -> str:
     return "" if interval.low == interval.high else f" ({interval.low:.0f} to {interval.high:.0f})"
 
 
-def _number(value: float) -> str:
-    """Three digits, and never an exponent where thousands can be read."""
-    return f"{float(f'{value:.3g}'):,.0f}" if 1000 <= value < 1e9 else f"{value:.3g}"
+def _number(value: float, digits: int = 3) -> str:
+    """So many digits, and never an exponent where thousands can be read."""
+    text = f"{value:.{digits}g}"
+    return f"{float(text):,.0f}" if 1000 <= value < 1e9 else text
 
 
 def _same_work_lines(r: Decision, choice: RatedSplit) -> Iterator[str]:
@@ -429,12 +430,12 @@ def _show_replicas(answer: Recommendation, *, with_notes: bool) -> None:
         return ", ".join(note for note, is_true in notes.items() if is_true)
 
     tails: Columns[Copies] = (
-        ("p99 ms", lambda c: f"{c.latency_p99_ms.value:.3g}" if c.latency_p99_ms else "-"),
-        ("at worst", lambda c: f"{c.latency_p99_ms.high:.3g}" if c.latency_p99_ms else "-"),
+        ("p99 ms", lambda c: _number(c.latency_p99_ms.value) if c.latency_p99_ms else "-"),
+        ("at worst", lambda c: _number(c.latency_p99_ms.high) if c.latency_p99_ms else "-"),
     )
     columns: Columns[Copies] = [
         ("copies", lambda c: c.number),
-        (f"{job.rate_unit}/s", lambda c: f"{c.rate.value:,.4g}"),
+        (f"{job.rate_unit}/s", lambda c: _number(c.rate.value, 4)),
         ("each", lambda c: percent(min(c.speed.value, 1.0))),
         ("at worst", lambda c: percent(min(c.speed.low, 1.0))),
         *(tails if any(copies.latency_p99_ms for copies in count.copies) else ()),

@@ -66,7 +66,7 @@ def _alone(row: Row, part: Part, law: RoundRobin, counted: Kernels | None) -> li
     wanted_w = without_limit_w(row.limit_w, power_w, (part.alone.sm_clock_mhz or math.nan) / 1980)
     kind = float(part.fills), float(part.serves), idle_w(row), float(bursts), math.inf
     busy = known_busy().get(whole.job, math.nan) / 100
-    of_share = part.alone.share_percent, part.base, could
+    of_share = part.alone.share_percent, part.base, could, part.needs
     of_gpu = busy, *kernels, float(counted is None), SLICING_KEPT, wanted_w
     return [*of_share, power_w, sm, dram, *kind, *of_gpu]
 
@@ -77,7 +77,7 @@ def idle_w(row: Row, over_w: float | Floats = ACTIVE_IDLE_OVER_W) -> Any:
 
 
 def _kept(row: Row, jobs: JobsAlone, could: Floats) -> Floats:
-    return could * jobs.clocks(could, row.limit_w) / jobs.rate
+    return np.minimum(jobs.at_limit(could, row.limit_w), jobs.rate) / jobs.rate
 
 
 def round_robin(law: RoundRobin, *, is_counted: bool = True) -> Kept:

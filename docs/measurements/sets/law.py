@@ -32,7 +32,7 @@ from fitting import (
 )
 from rows import CUTS, MPS_CUTS, Off, Row, again, cell, measured_pairs, measured_rows, tables
 
-from advisor.predict.profiles import Floats, Serving, speed_left
+from advisor.predict.profiles import Floats, Serving
 from advisor.predict.sets import RoundRobin, of_server
 
 LAWS = tuple(
@@ -167,10 +167,7 @@ def print_errors(rows: Sequence[Row], found: Mapping[str, Sequence[Judged]]) -> 
 
 def print_clocks(rows: Sequence[Row]) -> None:
     """What the clock that all have at the power limit is off by."""
-    said = list[float]()
-    for row in rows:
-        wanted_w = (jobs := alone(row)).together_w(jobs.could).item()
-        said.append(float(speed_left(row.limit_w, wanted_w, row.limit_w)) / row.clock)
+    said = [alone(r).clock(alone(r).could, r.limit_w).item() / r.clock for r in rows]
     none = [1 / row.clock for row in rows]
     for name, of in (("clocks at the limit", said), ("with no effect", none)):
         print(f"{name}, {len(of)} windows: {100 * statistics.fmean(abs(x - 1) for x in of):.1f} %")

@@ -21,7 +21,7 @@ from advisor.core.gpu import WHOLE
 from advisor.core.records import FILLS_PERCENT, PairPoint, SoloPoint
 from advisor.core.telemetry import NEAR_LIMIT
 from advisor.predict.kernels import Kernels
-from advisor.predict.profiles import Floats, make_profiles
+from advisor.predict.profiles import Floats, Profile, make_profiles
 from advisor_data.bundled import (
     bundled_pair_points,
     bundled_reference_points,
@@ -36,10 +36,9 @@ AGAIN = "the same set on another card"
 
 
 @functools.cache
-def counted_kernels() -> Mapping[str, Kernels]:
-    """Of each job that a probe ran beside, on whatever GPU model."""
-    profiles = make_profiles(bundled_solo_points())
-    return {job: p.kernels for (job, _), p in profiles.items() if p.kernels}
+def known_profiles() -> Mapping[str, Profile]:
+    """Of each job, on whatever GPU model."""
+    return {job: p for (job, _), p in make_profiles(bundled_solo_points()).items()}
 
 
 @functools.cache
@@ -85,7 +84,12 @@ class Part:
 
     @property
     def kernels(self) -> Kernels | None:
-        return counted_kernels().get(self.whole.job)
+        profile = known_profiles().get(self.whole.job)
+        return profile and profile.kernels
+
+    @property
+    def needs(self) -> float:
+        return getattr(known_profiles().get(self.whole.job), "whole_gpu_needed", 0.0)
 
     def activity(self, name: str = "sm_active_percent") -> float:
         """Part of the GPU alone at its limit."""

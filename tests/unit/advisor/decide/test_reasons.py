@@ -311,7 +311,7 @@ def copied_job(sm: float = 10.0, dram: float = 5.0, **fields: Any) -> Profile:
         "sm_active_percent": np.full(10, sm),
         "dram_active_percent": np.full(10, dram),
         "job_cpu_percent": np.full(10, 100.0),
-        "power_w": np.full(10, 180.0),
+        "power_w": np.full(10, fields.pop("power_w", 180.0)),
     }
     flags = (CPU_BOUND,) if sm < FILLS_PERCENT else ()
     return profile("job", [100.0] * 10, columns=columns, flags=flags, **fields)
@@ -357,6 +357,7 @@ def test_each_number_is_decided_as_a_set_of_so_many(
         (copied_job(70.0), {"policy": Policy(min_speed=0.0, min_gain=0.2)}, "SMs", 2),
         (copied_job(20.0, 70.0), {"policy": Policy(min_speed=0.0, min_gain=0.2)}, "DRAM", 2),
         (copied_job(97.0), {"policy": Policy()}, "SMs", 2),
+        (copied_job(30.0, power_w=600.0), {"policy": Policy(min_speed=0.8)}, "power", 2),
         (copied_job(5.0), {}, None, 7),
     ],
 )

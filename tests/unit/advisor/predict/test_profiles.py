@@ -360,6 +360,7 @@ def seen_at(active_percent: float) -> Profile:
     return profile("server", [DEMAND] * 2, [50.0, 100.0], serving=SERVING, columns=columns)
 
 
+HALF_IDLE = {"sm_active_percent": [share / 2 for share in SHARES]}
 TIMED = Serving(offered_rate=None, rate_noise=None, latency_p99_ms=((100.0, 5.0),))
 
 
@@ -395,6 +396,30 @@ def test_a_job_could_do_what_it_does(rates: list[float], shares: list[float]) ->
     job = profile("server", rates, serving=SERVING)
     did = job.at(shares)["rate"] / job.whole_gpu_rate
     assert bool((relative_capacity(job, shares) >= did * (1 - 1e-12)).all())
+
+
+@pytest.mark.parametrize(
+    ("job", "needed"),
+    [
+        # 4 for each percent: 400 on the whole GPU, of which 100 arrive.
+        (server(4.0), 0.25),
+        # 40 at 10 %, 60 at 20 %, all at 30 %: no more than 300.
+        (profile("server", [40.0, 60.0, *[DEMAND] * 8], serving=SERVING), 1 / 3),
+        # From 20 % on something else than SMs keeps it at 60.
+        (profile("server", [40.0, *[60.0] * 8, DEMAND], serving=SERVING), 0.25),
+        # It leaves half of its SMs idle: it waits for something else.
+        (profile("server", [40.0, 80.0, *[DEMAND] * 8], serving=SERVING, columns=HALF_IDLE), 0.0),
+        (server(50.0), 0.0),
+        (dataclasses.replace(server(4.0), doubt=np.full((2, 10), 0.1)), 0.0),
+        (profile("training"), 0.0),
+    ],
+)
+def test_what_a_server_needs_of_the_whole_gpu(job: Profile, needed: float) -> None:
+    assert job.whole_gpu_needed == pytest.approx(needed)
+    if needed:  # ten times the requests are not answered
+        found = with_rate(job, 10 * DEMAND)
+        assert found.whole_gpu_rate == pytest.approx(DEMAND / needed)
+        assert found.whole_gpu_needed == pytest.approx(1.0)
 
 
 def test_what_is_served_ends_at_the_demand() -> None:

@@ -397,6 +397,46 @@ def test_servers_serve_no_more_together_than_the_card_can() -> None:
         assert speeds_of(*[server] * copies)[0] == pytest.approx(served)
 
 
+SERVERS = [p for p in make_profiles(bundled_solo_points()).values() if p.serving]
+BERT = [p for p in SERVERS if p.job == "bert-serve-60"]
+
+
+def most_of_curve(one: Profile) -> float:
+    """No share does more for each SM than one where it falls short and its SMs are busy."""
+    rates, active = one.values["rate"], one.values["sm_active_percent"]
+    is_full = (rates < 0.9 * one.whole_gpu_rate) & (one.shares < 50) & (active > 0.7 * one.shares)
+    return float(max((rates / one.shares)[is_full] * 100, default=np.inf))
+
+
+@pytest.mark.parametrize("one", SERVERS, ids=lambda p: f"{p.job}, {p.gpu_model}")
+def test_bundled_servers_serve_no_more_together_than_their_curves_allow(one: Profile) -> None:
+    others = [other for other in SERVERS if other.gpu_model == one.gpu_model]
+    for jobs in (
+        *([one] * count for count in range(2, 8)),
+        *([one, other] * 3 for other in others),
+    ):
+        count = len(jobs)
+        ways = [without_limits("uncapped", count), without_limits("time-sliced", count)]
+        for share in (50.0, 90.0):
+            ways += [Split((share, *[100.0] * (count - 1))), Split((share,) * count)]
+        speeds = SetPredictor().predict(jobs, ways).speeds[0]
+        taken = [p.whole_gpu_rate / most_of_curve(p) for p in jobs] @ speeds
+        assert taken.max() <= 1 + 1e-6
+
+
+@pytest.mark.parametrize("one", BERT, ids=lambda p: p.gpu_model)
+@pytest.mark.parametrize("copies", [2, 3, 7])
+def test_copies_that_take_all_of_the_time_serve_what_the_power_limit_leaves(
+    one: Profile, copies: int
+) -> None:
+    """Three served 8,577/s in all in a bundled window of an H200; 8,214/s is what an H100 does."""
+    for sharing in ("uncapped", "time-sliced"):
+        parts = predicted([one] * copies, without_limits(sharing, copies)).parts  # type: ignore[arg-type]
+        served = one.whole_gpu_rate * sum(part.speed.value for part in parts)
+        most = 8577 if "H200" in one.gpu_model else 8214
+        assert 0.9 * most < served < 1.03 * most
+
+
 def test_measured_active_idle_power_goes_before_the_fitted_one() -> None:
     assert active_idle_w(job("a", active_idle_power_w=126.0)) == 126.0
     assert active_idle_w(job("b")) == pytest.approx(125.0)  # of 80 W
@@ -538,7 +578,7 @@ def test_jobs_with_limits_of_sms_slow_down_with_the_clock_at_the_power_limit() -
     )
     jobs = alone_at([slowed, at_limit[1]], np.array([[50.0], [50.0]]))
     assert jobs.wanted_w[0] == pytest.approx(LIMIT_W * (0.35 + 0.65 / 0.9**4))
-    own, other = jobs.clocks(jobs.could, LIMIT_W)[:, 0]
+    own, other = (jobs.at_limit(jobs.could, LIMIT_W) / jobs.could)[:, 0]
     assert other == pytest.approx(0.9 * own)
     assert own < 1
 
