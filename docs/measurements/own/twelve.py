@@ -1,6 +1,7 @@
 """Twelve jobs with a fixed amount of work: by `advisor run`, one after the other, and as planned.
 
-    python docs/measurements/own/twelve.py FOLDER --gpu 0 --seconds 15    # 8 minutes of an H200
+    python docs/measurements/own/twelve.py FOLDER --gpu 0 --told     # 3 minutes of an H200
+    python docs/measurements/own/twelve.py FOLDER --gpu 0 --apart    # 5 minutes
     python docs/measurements/own/twelve.py FOLDER --table
 
 Seven trainings leave most of a GPU unused, an inference leaves a third, four jobs fill it. Each
@@ -61,12 +62,15 @@ def advisor(*words: str) -> dict[str, Any]:
     """The last line of a command's JSON, and its exit code."""
     command = [sys.executable, "-m", "advisor_cli", *words, "--json"]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
-    last = done.stdout if words[0] == "place" else done.stdout.splitlines()[-1]
-    return {"exit_code": done.returncode, "said": json.loads(last)}
+    try:
+        said = json.loads(done.stdout)
+    except ValueError:
+        said = json.loads(done.stdout.splitlines()[-1])
+    return {"exit_code": done.returncode, "said": said}
 
 
-def write_jobs(folder: Path, seconds: float) -> dict[str, tuple[str, ...]]:
-    """The files of the jobs; their commands."""
+def write_jobs(folder: Path, seconds: float) -> dict[str, tuple[Path, tuple[str, ...]]]:
+    """The files of the jobs; where each runs, and its command."""
     from dataclasses import asdict
 
     from advisor.formats.job_file import find_job
@@ -74,14 +78,15 @@ def write_jobs(folder: Path, seconds: float) -> dict[str, tuple[str, ...]]:
 
     whole = [one for one in bundled_solo_points() if one.share_percent == 100]
     rates = {one.job: one.rate for one in whole if "H200" in one.gpu_model}
-    commands = dict[str, tuple[str, ...]]()
+    commands = dict[str, tuple[Path, tuple[str, ...]]]()
     folder.mkdir(parents=True, exist_ok=True)
     for name in TWELVE:
         job = find_job(name, Path(__file__).parents[3] / "jobs")
         python, *script = job.command
         steps = str(round(rates[name] * seconds))
-        commands[name] = (python, str(Path(__file__).resolve()), "--steps", steps, *script)
-        fields = {"command": commands[name], "workdir": str(job.workdir or Path.cwd())}
+        command = (python, str(Path(__file__).resolve()), "--steps", steps, *script)
+        commands[name] = job.workdir or Path.cwd(), command
+        fields = {"command": command, "workdir": str(commands[name][0])}
         fields |= {"progress": asdict(job.progress), "memory_mib": job.memory_mib}
         (folder / f"{name}.yaml").write_text(json.dumps(fields))
     return commands
@@ -93,6 +98,8 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--gpu", type=int, default=0)
     parser.add_argument("--seconds", type=float, default=15.0, help="work of each job, alone")
+    parser.add_argument("--told", action="store_true", help="tell `advisor run` the work")
+    parser.add_argument("--apart", action="store_true", help="one after the other")
     parser.add_argument("--table", action="store_true")
     given = parser.parse_args()
     file: Path = given.folder / "twelve.json"
@@ -101,37 +108,46 @@ def main() -> None:
         return
     commands = write_jobs(given.folder / "jobs", given.seconds)
     os.environ["ADVISOR_JOBS"] = str((given.folder / "jobs").absolute())
-    names = [f"{name}*{count}" for name, count in TWELVE.items()]
-    found = dict[str, Any](seconds=given.seconds)
-    found["queue"] = measured(given.gpu, lambda: advisor("run", *names, "--gpus", str(given.gpu)))
-    file.write_text(json.dumps(found))
-    counted = [f"{name}:{count}" for name, count in TWELVE.items()]
-    planned = ("--work", f"{given.seconds}s", "--gpus", "1", "--gpu-model", "NVIDIA H200")
-    found["plan"] = advisor("place", *counted, *planned)
-    file.write_text(json.dumps(found))
+    found: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {}
 
     def apart() -> dict[str, Any]:
         alone = os.environ | {"CUDA_VISIBLE_DEVICES": str(given.gpu)}
         each = [commands[name] for name, count in TWELVE.items() for _ in range(count)]
-        return {"exit_codes": [subprocess.run(one, env=alone).returncode for one in each]}
+        done = [subprocess.run(one, cwd=at, env=alone, check=False) for at, one in each]
+        return {"exit_codes": [one.returncode for one in done]}
 
-    found["apart"] = measured(given.gpu, apart)
+    work = ("--work", f"{given.seconds}s")
+    if given.apart:
+        found["apart"] = measured(given.gpu, apart)
+    else:
+        names = [f"{name}*{count}" for name, count in TWELVE.items()]
+        queue = ("run", *names, "--gpus", str(given.gpu), *(work if given.told else ()))
+        found["queue"] = measured(given.gpu, lambda: advisor(*queue))
+        found["launches"] = advisor("launches")["said"]["launches"]
+        file.write_text(json.dumps(found))
+        counted = [f"{name}:{count}" for name, count in TWELVE.items()]
+        planned = ("place", *counted, *work, "--gpus", "1", "--gpu-model", "NVIDIA H200")
+        found["plan"] = advisor(*planned)
     file.write_text(json.dumps(found))
     table(found)
 
 
 def table(found: dict[str, Any]) -> None:
     """Seconds and kilojoules of each way."""
-    said = found["queue"]["said"]
     for way in ("queue", "apart"):
         if took := found.get(way):
             print(f"{way}: {took['wall_s']:.0f} s, {took['energy_j'] / 1e3:.1f} kJ")
-    print(f"launches: {said['gpu_s']:.0f} GPU s, {said['energy_j'] / 1e3:.1f} kJ, of which")
-    print(f"  starts {said['starts_j'] / 1e3:.1f} kJ; unwatched {said['unwatched_s']} s")
+    if "queue" not in found:
+        return
+    said, launches = found["queue"]["said"], found["launches"]
+    ran = [launch["overlap_s"] + launch["rest_s"] for launch in launches]
+    print(f"{len(ran)} launches: jobs ran for {sum(ran):.0f} s of {said['gpu_s']:.0f} s")
+    print(f"starts {said['starts_j'] / 1e3:.1f} kJ; unwatched {said['unwatched_s']} s")
     print(f"alone by profiles: {said['alone_s']:.0f} s, {said['alone_j'] / 1e3:.1f} kJ")
-    print("plan:", {k: v for k, v in found["plan"]["said"].items() if isinstance(v, int | float)})
-    for job in said["jobs"]:
-        print(" ", job["job"], job["state"], job["launch_id"], job["error"] or "")
+    plan = found["plan"]["said"]["queue"]
+    print(f"plan without starts: {plan['makespan_s']:.0f} s, {plan['energy_j'] / 1e3:.1f} kJ")
+    for launch in launches[::-1]:
+        print(" + ".join(f"{job['job']} ({job['outcome']})" for job in launch["jobs"]))
 
 
 if __name__ == "__main__":
