@@ -1,15 +1,17 @@
 """Six servers with cold starts, bursts and backlogs: what is learned of them, beside the truth.
 
-    python docs/measurements/own/servers.py FOLDER --gpu 0    # 6 minutes of a GPU
+    python docs/measurements/own/servers.py FOLDER --gpu 0    # 4 minutes of a GPU
     python docs/measurements/own/servers.py FOLDER --table
 
 Whenever its gate opens, the requests of 8 s wait for a server; from 20 to 24 s later three times
-as many come; at 34 s it answers nothing for 4 s. Three servers are profiled so, then all run beside
-a small training. The truth is what a server itself saw of the requests that came while nothing of
-that went on. `ADVISOR_HOME` is to be empty at first. FOLDER gets the job files and servers.jsonl.
+as many come; at 34 s it answers nothing for 4 s. Three servers run so beside a small training, all
+measured alone first, then three others without that. The truth is what a server itself saw of the
+requests that came while nothing of that went on. `ADVISOR_HOME` is to be empty at first. FOLDER
+gets the job files and servers.jsonl.
 """
 
 import argparse
+import atexit
 import json
 import os
 import runpy
@@ -22,7 +24,7 @@ GROUPS = (
     ("bert-serve-30", "recommender-serve-10", "whisper-serve-10"),
     ("bert-serve-10", "recommender-serve-30", "whisper-serve-30"),
 )
-BESIDE, LAUNCH_S, PROFILED = "albert-train-b2", 75, ("bert-serve-30", "whisper-serve-30")
+BESIDE, LAUNCH_S = "albert-train-b2", 54
 COLD_S, BURST_S, MORE, STALL_S, STALLED_S = 8.0, (20.0, 24.0), 3, 34.0, 4.0
 STEADY_S = ((14.0, 20.0), (29.0, 34.0), (46.0, 1e9))
 """Seconds after the gate opened; what came before has been answered by then."""
@@ -37,7 +39,7 @@ def serve(file: Path, script: str, *arguments: str) -> None:
     import open_loop
 
     answers = list[tuple[float, float]]()
-    begun = written = 0.0
+    begun = 0.0
 
     class Uneven(open_loop.Arrivals):
         stalls = False
@@ -64,13 +66,13 @@ def serve(file: Path, script: str, *arguments: str) -> None:
 
     class Noting(harness.Progress):
         def answered(self, latencies_s: list[float]) -> None:
-            nonlocal written
             now_s = time.perf_counter()
             answers.extend((now_s - late_s - begun, late_s) for late_s in latencies_s)
             super().answered(latencies_s)
-            if now_s > written + 5:
-                written = now_s
-                file.write_text(json.dumps(seen(answers, now_s - begun)))
+
+    @atexit.register
+    def end() -> None:
+        file.write_text(json.dumps(seen(answers, time.perf_counter() - begun)))
 
     open_loop.Arrivals, harness.Progress = Uneven, Noting
     sys.argv = [script, *arguments]
@@ -104,21 +106,16 @@ def measure(folder: Path, gpu: str) -> None:
         fields = {"command": words if served else job.command, "workdir": str(job.workdir)}
         fields |= {"progress": asdict(job.progress), "memory_mib": job.memory_mib} | served
         (folder / f"{name}.yaml").write_text(json.dumps(fields))
-    commands = [(("profile", name, "--shares", "50,100"), (name,)) for name in PROFILED]
     ends = "--split", "uncapped", "--duration", str(LAUNCH_S)
-    commands += [(("launch", *jobs, BESIDE, *ends), jobs) for jobs in GROUPS]
-    rows = folder / "servers.jsonl"
-    before = rows.read_text().splitlines() if rows.exists() else ()
-    came = [tuple(json.loads(row)["command"]) for row in before]
+    begins = zip(GROUPS, ("--alone", "--no-alone"), strict=True)
+    commands = [(("launch", *jobs, BESIDE, *ends, begin), jobs) for jobs, begin in begins]
     for words, jobs in commands:
-        if words in came:
-            continue
         done = advisor(*words, "--gpu", gpu)
         files = [file for name in jobs for file in folder.glob(f"{name}.[0-9]*")]
         truth = [(file.stem, json.loads(file.read_text())) for file in files]
         for file in files:
             file.unlink()
-        with rows.open("a") as file:
+        with (folder / "servers.jsonl").open("a") as file:
             file.write(json.dumps({"command": words, "truth": truth} | done) + "\n")
 
 

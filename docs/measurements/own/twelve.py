@@ -1,14 +1,14 @@
 """Twelve jobs with a fixed amount of work: by `advisor run`, one after the other, and as planned.
 
-    python docs/measurements/own/twelve.py FOLDER --gpu 0 --told     # 3 minutes of an H200
-    python docs/measurements/own/twelve.py FOLDER --gpu 0 --apart    # 5 minutes
+    python docs/measurements/own/twelve.py FOLDER --gpu 0    # 8 minutes of an H200
     python docs/measurements/own/twelve.py FOLDER --table
 
 Seven trainings leave most of a GPU unused, an inference leaves a third, four jobs fill it. Each
-has as many steps as it makes alone in `--seconds` by its bundled profile. One after the other each
-starts as its file says, without advisor. The plan is made afterwards by `advisor place` in the same
-`ADVISOR_HOME`, so with the rates that the launches taught. FOLDER gets the files of jobs and
-twelve.json. Seconds and joules (the card's energy counter) include all starts.
+has as many steps as it makes alone in `--seconds` by its bundled profile. First one of each runs
+alone as its file says, without advisor: two equal jobs one after the other take twice as much. The
+time of its steps is its work on this host, which the queue is told. The plan is made afterwards by
+`advisor place` in the same `ADVISOR_HOME`. FOLDER gets the files of jobs and twelve.json. Seconds
+and joules (the card's energy counter) include all starts, but not those of the plan.
 """
 
 import argparse
@@ -19,6 +19,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,9 +36,18 @@ def work(steps: int, script: str, *arguments: str) -> None:
     from advisor import progress
 
     class Fixed(progress.Progress):
+        first: tuple[float, int] | None = None
+
         def report(self, value: float | None, steps_more: int = 0) -> None:
             super().report(value, steps_more)
-            if self._count >= steps:
+            now_s = time.monotonic()
+            if self._count:
+                self.first = self.first or (now_s, self._count)
+            if self._count >= steps and self.first:
+                if "SEEN" in os.environ:
+                    per_step_s = (now_s - self.first[0]) / (self._count - self.first[1])
+                    found = json.dumps({"work_s": steps * per_step_s})
+                    Path(os.environ["SEEN"]).write_text(found)
                 sys.exit()
 
     progress.Progress = Fixed
@@ -98,8 +108,6 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--gpu", type=int, default=0)
     parser.add_argument("--seconds", type=float, default=15.0, help="work of each job, alone")
-    parser.add_argument("--told", action="store_true", help="tell `advisor run` the work")
-    parser.add_argument("--apart", action="store_true", help="one after the other")
     parser.add_argument("--table", action="store_true")
     given = parser.parse_args()
     file: Path = given.folder / "twelve.json"
@@ -108,37 +116,32 @@ def main() -> None:
         return
     commands = write_jobs(given.folder / "jobs", given.seconds)
     os.environ["ADVISOR_JOBS"] = str((given.folder / "jobs").absolute())
-    found: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {}
-
-    def apart() -> dict[str, Any]:
-        alone = os.environ | {"CUDA_VISIBLE_DEVICES": str(given.gpu)}
-        each = [commands[name] for name, count in TWELVE.items() for _ in range(count)]
-        done = [subprocess.run(one, cwd=at, env=alone, check=False) for at, one in each]
-        return {"exit_codes": [one.returncode for one in done]}
-
-    work = ("--work", f"{given.seconds}s")
-    if given.apart:
-        found["apart"] = measured(given.gpu, apart)
-    else:
-        names = [f"{name}*{count}" for name, count in TWELVE.items()]
-        queue = ("run", *names, "--gpus", str(given.gpu), *(work if given.told else ()))
-        found["queue"] = measured(given.gpu, lambda: advisor(*queue))
-        found["launches"] = advisor("launches")["said"]["launches"]
+    found: dict[str, Any] = {"apart": {}}
+    for name, (workdir, command) in commands.items():
+        seen = given.folder.absolute() / f"{name}.seen"
+        env = os.environ | {"CUDA_VISIBLE_DEVICES": str(given.gpu), "SEEN": str(seen)}
+        run = partial(subprocess.run, command, cwd=workdir, env=env, check=True)
+        found["apart"][name] = measured(given.gpu, lambda run=run: {"exit_code": run().returncode})
+        found["apart"][name] |= json.loads(seen.read_text())
         file.write_text(json.dumps(found))
-        counted = [f"{name}:{count}" for name, count in TWELVE.items()]
-        planned = ("place", *counted, *work, "--gpus", "1", "--gpu-model", "NVIDIA H200")
-        found["plan"] = advisor(*planned)
+    works = [f"{name}={one['work_s']:.1f}s" for name, one in found["apart"].items()]
+    told = [word for work in works for word in ("--work", work)]
+    queue = ("run", *(f"{name}*{n}" for name, n in TWELVE.items()), "--gpus", str(given.gpu), *told)
+    found["queue"] = measured(given.gpu, lambda: advisor(*queue))
+    found["launches"] = advisor("launches")["said"]["launches"]
+    file.write_text(json.dumps(found))
+    counted = [f"{name}:{count}" for name, count in TWELVE.items()]
+    found["plan"] = advisor("place", *counted, *told, "--gpus", "1", "--gpu-model", "NVIDIA H200")
     file.write_text(json.dumps(found))
     table(found)
 
 
 def table(found: dict[str, Any]) -> None:
     """Seconds and kilojoules of each way."""
-    for way in ("queue", "apart"):
-        if took := found.get(way):
-            print(f"{way}: {took['wall_s']:.0f} s, {took['energy_j'] / 1e3:.1f} kJ")
-    if "queue" not in found:
-        return
+    alone = [(found["apart"][name], count) for name, count in TWELVE.items()]
+    for key, unit in (("wall_s", "s"), ("energy_j", "J"), ("work_s", "s of work")):
+        print(f"one after the other: {sum(one[key] * n for one, n in alone):.0f} {unit}")
+    print(f"queue: {found['queue']['wall_s']:.0f} s, {found['queue']['energy_j'] / 1e3:.1f} kJ")
     said, launches = found["queue"]["said"], found["launches"]
     ran = [launch["overlap_s"] + launch["rest_s"] for launch in launches]
     print(f"{len(ran)} launches: jobs ran for {sum(ran):.0f} s of {said['gpu_s']:.0f} s")
