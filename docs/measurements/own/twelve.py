@@ -6,9 +6,11 @@
 Seven trainings leave most of a GPU unused, an inference leaves a third, four jobs fill it. Each
 has as many steps as it makes alone in `--seconds` by its bundled profile. First one of each runs
 alone as its file says, without advisor: two equal jobs one after the other take twice as much. The
-time of its steps is its work on this host, which the queue is told. The plan is made afterwards by
-`advisor place` in the same `ADVISOR_HOME`. FOLDER gets the files of jobs and twelve.json. Seconds
-and joules (the card's energy counter) include all starts, but not those of the plan.
+time of its steps is its work on this host, by which the plan is made afterwards by `advisor place`
+in the same `ADVISOR_HOME`; the queue is told nothing. FOLDER gets the files of jobs and
+twelve.json. Seconds and joules (the card's energy counter) include all starts, but not those of the
+plan. twelve/twelve.json: the queue ran on another host than the jobs alone, and the plan is that of
+an empty `ADVISOR_HOME`.
 """
 
 import argparse
@@ -69,7 +71,7 @@ def measured(gpu: int, do: Callable[[], dict[str, Any]]) -> dict[str, Any]:
 
 
 def advisor(*words: str) -> dict[str, Any]:
-    """The last line of a command's JSON, and its exit code."""
+    """A command's JSON, or the last line of it, and its exit code."""
     command = [sys.executable, "-m", "advisor_cli", *words, "--json"]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
     try:
@@ -126,9 +128,8 @@ def main() -> None:
         file.write_text(json.dumps(found))
     works = [f"{name}={one['work_s']:.1f}s" for name, one in found["apart"].items()]
     told = [word for work in works for word in ("--work", work)]
-    queue = ("run", *(f"{name}*{n}" for name, n in TWELVE.items()), "--gpus", str(given.gpu), *told)
+    queue = ("run", *(f"{name}*{n}" for name, n in TWELVE.items()), "--gpus", str(given.gpu))
     found["queue"] = measured(given.gpu, lambda: advisor(*queue))
-    found["launches"] = advisor("launches")["said"]["launches"]
     file.write_text(json.dumps(found))
     counted = [f"{name}:{count}" for name, count in TWELVE.items()]
     found["plan"] = advisor("place", *counted, *told, "--gpus", "1", "--gpu-model", "NVIDIA H200")
@@ -139,18 +140,15 @@ def main() -> None:
 def table(found: dict[str, Any]) -> None:
     """Seconds and kilojoules of each way."""
     alone = [(found["apart"][name], count) for name, count in TWELVE.items()]
-    for key, unit in (("wall_s", "s"), ("energy_j", "J"), ("work_s", "s of work")):
-        print(f"one after the other: {sum(one[key] * n for one, n in alone):.0f} {unit}")
-    print(f"queue: {found['queue']['wall_s']:.0f} s, {found['queue']['energy_j'] / 1e3:.1f} kJ")
-    said, launches = found["queue"]["said"], found["launches"]
-    ran = [launch["overlap_s"] + launch["rest_s"] for launch in launches]
-    print(f"{len(ran)} launches: jobs ran for {sum(ran):.0f} s of {said['gpu_s']:.0f} s")
-    print(f"starts {said['starts_j'] / 1e3:.1f} kJ; unwatched {said['unwatched_s']} s")
-    print(f"alone by profiles: {said['alone_s']:.0f} s, {said['alone_j'] / 1e3:.1f} kJ")
-    plan = found["plan"]["said"]["queue"]
-    print(f"plan without starts: {plan['makespan_s']:.0f} s, {plan['energy_j'] / 1e3:.1f} kJ")
-    for launch in launches[::-1]:
-        print(" + ".join(f"{job['job']} ({job['outcome']})" for job in launch["jobs"]))
+    said, plan = found["queue"]["said"], found["plan"]["said"]["queue"]
+    launches = {job["launch_id"] for job in said["jobs"]}
+    keys = ("wall_s", "energy_j", "work_s")
+    wall_s, energy_j, work_s = (sum(one[key] * count for one, count in alone) for key in keys)
+    print(f"one after the other: {wall_s:.0f} s, of which {work_s:.0f} s steps; {energy_j:.0f} J")
+    print(f"queue, {len(launches)} launches: {found['queue']['wall_s']:.0f} s,", end=" ")
+    print(f"{found['queue']['energy_j']:.0f} J, of which {said['starts_j']:.0f} J before jobs ran")
+    print(f"unwatched: {said['unwatched_s']} s")
+    print(f"plan, no starts: {plan['makespan_s']:.0f} s, {plan['energy_j']:.0f} J")
 
 
 if __name__ == "__main__":
