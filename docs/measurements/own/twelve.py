@@ -4,7 +4,7 @@
     python docs/measurements/own/twelve.py FOLDER --table
 
 Seven trainings leave most of a GPU unused, an inference leaves a third, four jobs fill it. Each
-has as many steps as it makes alone in `--seconds` by its bundled profile. First one of each runs
+has as many steps as it makes alone in 15 s by its bundled profile. First one of each runs
 alone as its file says, without advisor: two equal jobs one after the other take twice as much. The
 time of its steps is its work on this host, by which the plan is made afterwards by `advisor place`
 in the same `ADVISOR_HOME`; the queue is told nothing. FOLDER gets the files of jobs and
@@ -30,6 +30,8 @@ TWELVE = {
     "mobilenet-infer-fp32": 1, "vit-infer-fp16": 1, "triad": 1, "whisper-infer": 1,
     "albert-infer": 1,
 }  # fmt: skip
+
+WORK_S = 15.0
 
 
 def work(steps: int, script: str, *arguments: str) -> None:
@@ -81,7 +83,7 @@ def advisor(*words: str) -> dict[str, Any]:
     return {"exit_code": done.returncode, "said": said}
 
 
-def write_jobs(folder: Path, seconds: float) -> dict[str, tuple[Path, tuple[str, ...]]]:
+def write_jobs(folder: Path) -> dict[str, tuple[Path, tuple[str, ...]]]:
     """The files of the jobs; where each runs, and its command."""
     from dataclasses import asdict
 
@@ -95,7 +97,7 @@ def write_jobs(folder: Path, seconds: float) -> dict[str, tuple[Path, tuple[str,
     for name in TWELVE:
         job = find_job(name, Path(__file__).parents[3] / "jobs")
         python, *script = job.command
-        steps = str(round(rates[name] * seconds))
+        steps = str(round(rates[name] * WORK_S))
         command = (python, str(Path(__file__).resolve()), "--steps", steps, *script)
         commands[name] = job.workdir or Path.cwd(), command
         fields = {"command": command, "workdir": str(commands[name][0])}
@@ -109,14 +111,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--gpu", type=int, default=0)
-    parser.add_argument("--seconds", type=float, default=15.0, help="work of each job, alone")
     parser.add_argument("--table", action="store_true")
     given = parser.parse_args()
     file: Path = given.folder / "twelve.json"
     if given.table:
         table(json.loads(file.read_text()))
         return
-    commands = write_jobs(given.folder / "jobs", given.seconds)
+    commands = write_jobs(given.folder / "jobs")
     os.environ["ADVISOR_JOBS"] = str((given.folder / "jobs").absolute())
     found: dict[str, Any] = {"apart": {}}
     for name, (workdir, command) in commands.items():
