@@ -20,7 +20,6 @@ import tempfile
 import time
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import asdict
 from pathlib import Path
 
 GROUPS = (
@@ -79,20 +78,13 @@ def serve(file: Path, script: str, *arguments: str) -> None:
 
 def measure(folder: Path) -> None:
     """Launch them; a row for each launch, with what each server saw."""
-    from twelve import advisor
-
-    from advisor.formats.job_file import find_job
+    from twelve import advisor, write_job
 
     folder.mkdir(parents=True, exist_ok=True)
     os.environ["ADVISOR_JOBS"] = str(folder.absolute())
-    for name in (*sum(GROUPS, ()), BESIDE):
-        job = find_job(name, ROOT / "jobs")
-        python, *script = job.command
-        words = (python, __file__, "--serve", f"{folder.absolute()}/{name}", *script)
-        served = {"offered_rate": job.offered_rate} if job.offered_rate else {}
-        fields = {"command": words if served else job.command, "workdir": str(job.workdir)}
-        fields |= {"progress": asdict(job.progress), "memory_mib": job.memory_mib} | served
-        (folder / f"{name}.yaml").write_text(json.dumps(fields))
+    write_job(folder, BESIDE)
+    for name in sum(GROUPS, ()):
+        write_job(folder, name, __file__, "--serve", f"{folder.absolute()}/{name}")
     for jobs, alone in zip(GROUPS, ("--alone", "--no-alone"), strict=True):
         for_s = ("--duration", str(LAUNCH_S))
         done = advisor("launch", *jobs, BESIDE, "--split", "uncapped", *for_s, alone)

@@ -83,27 +83,32 @@ def advisor(*words: str) -> dict[str, Any]:
     return {"exit_code": done.returncode, "said": said}
 
 
-def write_jobs(folder: Path) -> dict[str, tuple[Path, tuple[str, ...]]]:
-    """The files of the jobs; where each runs, and its command."""
+def write_job(folder: Path, name: str, *before: str) -> tuple[Path, tuple[str, ...]]:
+    """A bundled job's file, with words before its script; where it runs, and its command."""
     from dataclasses import asdict
 
     from advisor.formats.job_file import find_job
+
+    job = find_job(name, Path(__file__).parents[3] / "jobs")
+    python, *script = job.command
+    command, workdir = (python, *before, *script), job.workdir or Path.cwd()
+    fields = {"command": command, "workdir": str(workdir), "progress": asdict(job.progress)}
+    fields |= {"memory_mib": job.memory_mib, "offered_rate": job.offered_rate}
+    known = {key: value for key, value in fields.items() if value is not None}
+    (folder / f"{name}.yaml").write_text(json.dumps(known))
+    return workdir, command
+
+
+def write_jobs(folder: Path) -> dict[str, tuple[Path, tuple[str, ...]]]:
+    """The files of the twelve; where each runs, and its command."""
     from advisor_data.bundled import bundled_solo_points
 
     whole = [one for one in bundled_solo_points() if one.share_percent == 100]
     rates = {one.job: one.rate for one in whole if "H200" in one.gpu_model}
-    commands = dict[str, tuple[Path, tuple[str, ...]]]()
+    here = str(Path(__file__).resolve())
     folder.mkdir(parents=True, exist_ok=True)
-    for name in TWELVE:
-        job = find_job(name, Path(__file__).parents[3] / "jobs")
-        python, *script = job.command
-        steps = str(round(rates[name] * WORK_S))
-        command = (python, str(Path(__file__).resolve()), "--steps", steps, *script)
-        commands[name] = job.workdir or Path.cwd(), command
-        fields = {"command": command, "workdir": str(commands[name][0])}
-        fields |= {"progress": asdict(job.progress), "memory_mib": job.memory_mib}
-        (folder / f"{name}.yaml").write_text(json.dumps(fields))
-    return commands
+    steps = {name: str(round(rates[name] * WORK_S)) for name in TWELVE}
+    return {name: write_job(folder, name, here, "--steps", steps[name]) for name in TWELVE}
 
 
 def main() -> None:
