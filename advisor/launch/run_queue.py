@@ -36,7 +36,8 @@ class EndedJob:
         error: The same in words.
         steps: Progress, in the job's unit.
         alone_s: How long these steps take alone on the whole GPU; None without a profile.
-        alone_j: Energy of the GPU in that time.
+        alone_j: Energy of the GPU in that time; None likewise, and where hosts differ too much in
+            their speed of the job, and this one's is not known.
     """
 
     job: str
@@ -147,6 +148,11 @@ def open_queue(home: Path, folder: Path, jobs: Sequence[str]) -> Generator[Queue
 
 # How jobs stand in a launch that is over, if they came to no end of their own.
 _LOST: tuple[JobOutcome, ...] = (*GOING, "stopped", "taken-down")
+
+# Standard deviation of the log of a job's rate here over that of its profile, from which on nothing
+# is compared with the profile: hosts start small kernels at half or twice the speed (0.47), and one
+# window on this host leaves 0.24.
+_OTHER_HOSTS = 0.3
 
 # Codes of what goes wrong with one job while it starts; jobs that started with it are not affected.
 _STARTS_ALONE = ("job", "job-hung")
@@ -307,6 +313,7 @@ def _ended(record: QueueRecord, view: LaunchView, counts: Mapping[str, int]) -> 
         part, status = job.part, job.status
         is_comparable = part.solo_power_w and not part.is_foreign(status.mean_speed)
         alone_s = status.steps / part.solo_rate if part.solo_rate and is_comparable else None
+        is_known = alone_s is not None and part.host_spread < _OTHER_HOSTS
         blamed = came in ("failed", "lost")
         yield EndedJob(
             job=status.job,
@@ -316,7 +323,7 @@ def _ended(record: QueueRecord, view: LaunchView, counts: Mapping[str, int]) -> 
             error=(status.error or view.status.cause) if blamed else status.trouble,
             steps=status.steps,
             alone_s=alone_s,
-            alone_j=None if alone_s is None else alone_s * (part.solo_power_w or 0.0),
+            alone_j=(alone_s or 0.0) * (part.solo_power_w or 0.0) if is_known else None,
         )
 
 

@@ -140,7 +140,7 @@ def run_state(queue: QueueRun, look: QueueLook) -> _RunState:
         energy_j=record.energy_j,
         starts_j=record.starts_j,
         unwatched_s=record.unwatched_s,
-        alone_s=_sum([job.alone_s for job in counted]),
+        alone_s=_sum([job.alone_j and job.alone_s for job in counted]),
         alone_j=_sum([job.alone_j for job in counted]),
     )
 

@@ -978,6 +978,8 @@ def search_ssp(
 ) -> tuple[int | None, dict[int, float]]:
     """Double the length of runs until two neighbours agree, or halve it for as long as they do.
 
+    The last one is not doubled beyond `most`, but one and a half times as long at least.
+
     Args:
         power_w: Mean power at the end of runs of so many executions, W.
         start: Executions of the first runs.
@@ -997,9 +999,10 @@ def search_ssp(
         return abs(tried[short] - tried[long]) <= _STEADY_WITHIN * abs(tried[long])
 
     length = start
-    while not agree(length, 2 * length):
+    while not agree(length, min(2 * length, most)):
         length *= 2
-        if 2 * length > most:
+        # Means of a few runs differ by over 1 % now and then: the longest allowed run counts, too.
+        if 3 * length > 2 * most:
             return None, tried
     while length == start or length < start:
         shorter = length // 2

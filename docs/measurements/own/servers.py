@@ -1,23 +1,25 @@
 """Six servers with cold starts, bursts and backlogs: what is learned of them, beside the truth.
 
-    python docs/measurements/own/servers.py FOLDER --gpu 0    # 4 minutes of a GPU
+    python docs/measurements/own/servers.py FOLDER            # 4 minutes of GPU 0
     python docs/measurements/own/servers.py FOLDER --table
 
 Whenever its gate opens, the requests of 8 s wait for a server; from 20 to 24 s later three times
 as many come; at 34 s it answers nothing for 4 s. Three servers run so beside a small training, all
 measured alone first, then three others without that. The truth is what a server itself saw of the
-requests that came while nothing of that went on. `ADVISOR_HOME` is to be empty at first. FOLDER
-gets the job files and servers.jsonl.
+requests that came from 46 s on. `ADVISOR_HOME` is to be empty at first. FOLDER gets the job files
+and servers.jsonl.
 """
 
-import argparse
 import atexit
 import json
+import math
 import os
 import runpy
 import sys
+import tempfile
 import time
-from dataclasses import asdict
+from collections import deque
+from collections.abc import Iterator
 from pathlib import Path
 
 GROUPS = (
@@ -25,31 +27,22 @@ GROUPS = (
     ("bert-serve-10", "recommender-serve-30", "whisper-serve-30"),
 )
 BESIDE, LAUNCH_S = "albert-train-b2", 54
-COLD_S, BURST_S, MORE, STALL_S, STALLED_S = 8.0, (20.0, 24.0), 3, 34.0, 4.0
-STEADY_S = ((14.0, 20.0), (29.0, 34.0), (46.0, 1e9))
-"""Seconds after the gate opened; what came before has been answered by then."""
+COLD_S, BURST_S, STALL_S, STALLED_S, STEADY_S = 8.0, (20.0, 24.0), 34.0, 4.0, 46.0
 ROOT = Path(__file__).resolve().parents[3]
 
 
 def serve(file: Path, script: str, *arguments: str) -> None:
     """A bundled server whose requests come so; it writes what it saw since the last gate."""
-    file = file.with_suffix(f".{os.getpid()}")
     sys.path[:0] = [str(Path(script).resolve().parent), str(ROOT)]
     import harness
     import open_loop
 
-    answers = list[tuple[float, float]]()
-    begun = 0.0
+    answers, begun = list[tuple[float, float]](), 0.0
 
     class Uneven(open_loop.Arrivals):
-        stalls = False
-
-        def __init__(self, rate: float, most: int, seed: object) -> None:
-            super().__init__(rate, most + round(60 * rate), seed)
-
         def start(self, now_s: float) -> None:
             nonlocal begun
-            begun, self.stalls = now_s, True
+            begun, self.stalls, self._waiting = now_s, True, deque()
             answers.clear()
             super().start(now_s - COLD_S)
 
@@ -62,7 +55,7 @@ def serve(file: Path, script: str, *arguments: str) -> None:
 
         def _gap_s(self) -> float:
             bursts = BURST_S[0] <= self.next_s - begun < BURST_S[1]
-            return super()._gap_s() / (MORE if bursts else 1)
+            return super()._gap_s() / (3 if bursts else 1)
 
     class Noting(harness.Progress):
         def answered(self, latencies_s: list[float]) -> None:
@@ -72,66 +65,64 @@ def serve(file: Path, script: str, *arguments: str) -> None:
 
     @atexit.register
     def end() -> None:
-        file.write_text(json.dumps(seen(answers, time.perf_counter() - begun)))
+        end_s, found = time.perf_counter() - begun, list[dict[str, float]]()
+        for begin_s in (-COLD_S, STEADY_S):
+            took = sorted(late_s for came_s, late_s in answers if came_s >= begin_s)
+            rate, p99_s = len(took) / (end_s - max(begin_s, 0)), took[len(took) * 99 // 100]
+            found.append({"begin_s": begin_s, "rate": rate, "p99_ms": 1000 * p99_s})
+        file.with_suffix(f".{os.getpid()}").write_text(json.dumps(found))
 
-    open_loop.Arrivals, harness.Progress = Uneven, Noting
-    sys.argv = [script, *arguments]
+    open_loop.Arrivals, harness.Progress, sys.argv = Uneven, Noting, [script, *arguments]
     runpy.run_path(script, run_name="__main__")
 
 
-def seen(answers: list[tuple[float, float]], for_s: float) -> list[dict[str, float]]:
-    """Requests per second and p99: of all that were answered in this time, and of steady times."""
-    found = list[dict[str, float]]()
-    for begin_s, end_s in ((-COLD_S, for_s), *STEADY_S):
-        took = sorted(late_s for came_s, late_s in answers if begin_s <= came_s < end_s)
-        seconds = min(end_s, for_s) - max(begin_s, 0.0)
-        if took and seconds > 3:
-            p99_ms = 1000 * took[len(took) * 99 // 100]
-            found.append({"begin_s": begin_s, "rate": len(took) / seconds, "p99_ms": p99_ms})
-    return found
+def measure(folder: Path) -> None:
+    """Launch them; a row for each launch, with what each server saw."""
+    from twelve import advisor, write_job
+
+    folder.mkdir(parents=True, exist_ok=True)
+    os.environ["ADVISOR_JOBS"] = str(folder.absolute())
+    write_job(folder, BESIDE)
+    for name in sum(GROUPS, ()):
+        write_job(folder, name, __file__, "--serve", f"{folder.absolute()}/{name}")
+    for jobs, alone in zip(GROUPS, ("--alone", "--no-alone"), strict=True):
+        for_s = ("--duration", str(LAUNCH_S))
+        done = advisor("launch", *jobs, BESIDE, "--split", "uncapped", *for_s, alone)
+        files = (file for name in jobs for file in folder.glob(f"{name}.[0-9]*"))
+        truth = [(file.stem, json.loads(file.read_text())) for file in files]
+        with (folder / "servers.jsonl").open("a") as rows:
+            rows.write(json.dumps({"truth": truth} | done) + "\n")
 
 
-def measure(folder: Path, gpu: str) -> None:
-    """Profile and launch them; a row for each command, with what each server saw."""
+def table(file: Path) -> Iterator[str]:
+    """Of each server all, the steady seconds and what was learned; then the advice."""
     from twelve import advisor
 
-    from advisor.formats.job_file import find_job
-
-    os.environ["ADVISOR_JOBS"] = str(folder.absolute())
-    for name in (*sum(GROUPS, ()), BESIDE):
-        job = find_job(name, ROOT / "jobs")
-        python, *script = job.command
-        words = (python, __file__, "--serve", f"{folder.absolute()}/{name}", *script)
-        served = {"offered_rate": job.offered_rate} if job.offered_rate else {}
-        fields = {"command": words if served else job.command, "workdir": str(job.workdir)}
-        fields |= {"progress": asdict(job.progress), "memory_mib": job.memory_mib} | served
-        (folder / f"{name}.yaml").write_text(json.dumps(fields))
-    ends = "--split", "uncapped", "--duration", str(LAUNCH_S)
-    begins = zip(GROUPS, ("--alone", "--no-alone"), strict=True)
-    commands = [(("launch", *jobs, BESIDE, *ends, begin), jobs) for jobs, begin in begins]
-    for words, jobs in commands:
-        done = advisor(*words, "--gpu", gpu)
-        files = [file for name in jobs for file in folder.glob(f"{name}.[0-9]*")]
-        truth = [(file.stem, json.loads(file.read_text())) for file in files]
-        for file in files:
-            file.unlink()
-        with (folder / "servers.jsonl").open("a") as file:
-            file.write(json.dumps({"command": words, "truth": truth} | done) + "\n")
-
-
-def main() -> None:
-    """Measure, or print what came."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--gpu", default="0")
-    parser.add_argument("--table", action="store_true")
-    given = parser.parse_args()
-    given.folder.mkdir(parents=True, exist_ok=True)
-    measure(given.folder, given.gpu)
+    for row in (rows := [json.loads(line) for line in file.read_text().splitlines()]):
+        (observed,) = row["said"]["observations"]
+        learned = {job["job"]: job for job in observed["jobs"]}
+        for name, (whole, *_, steady) in row["truth"]:
+            job = learned[name]
+            taught = {"rate": job["rate"] or math.nan, "p99_ms": job["latency_p99_ms"] or math.nan}
+            cells = (f"{x['rate']:,.0f}, {x['p99_ms']:,.1f}" for x in (whole, steady, taught))
+            yield f"|{name}|{job['solo_rate']:,g}|{'|'.join(cells)}|".replace("nan, nan", "none")
+    with tempfile.TemporaryDirectory() as home:
+        os.environ["ADVISOR_HOME"] = home
+        seen = Path(home, "seen.jsonl")
+        seen.write_text("".join(json.dumps(row["said"]["observations"][0]) + "\n" for row in rows))
+        for when in ("before", "after"):
+            for group in GROUPS:
+                said = advisor("recommend", *group, BESIDE, "--gpu-model", "NVIDIA H200")["said"]
+                choice = said["choice"] or {}
+                watts = f"at {choice['power_w']['value']:.0f} W" if choice else ""
+                yield f"{when}: {said['verdict']} {choice.get('split', '')} {watts}"
+            advisor("data", "import", str(seen))
 
 
 if __name__ == "__main__":
     if sys.argv[1] == "--serve":
         serve(Path(sys.argv[2]), *sys.argv[3:])
+    elif "--table" in sys.argv:
+        print(*table(Path(sys.argv[1], "servers.jsonl")), sep="\n")
     else:
-        main()
+        measure(Path(sys.argv[1]))

@@ -4,11 +4,13 @@
     python docs/measurements/own/twelve.py FOLDER --table
 
 Seven trainings leave most of a GPU unused, an inference leaves a third, four jobs fill it. Each
-has as many steps as it makes alone in `--seconds` by its bundled profile. First one of each runs
+has as many steps as it makes alone in 15 s by its bundled profile. First one of each runs
 alone as its file says, without advisor: two equal jobs one after the other take twice as much. The
-time of its steps is its work on this host, which the queue is told. The plan is made afterwards by
-`advisor place` in the same `ADVISOR_HOME`. FOLDER gets the files of jobs and twelve.json. Seconds
-and joules (the card's energy counter) include all starts, but not those of the plan.
+time of its steps is its work on this host, by which the plan is made afterwards by `advisor place`
+in the same `ADVISOR_HOME`; the queue is told nothing. FOLDER gets the files of jobs and
+twelve.json. Seconds and joules (the card's energy counter) include all starts, but not those of the
+plan. twelve/twelve.json: the queue ran on another host than the jobs alone, and the plan is that of
+an empty `ADVISOR_HOME`.
 """
 
 import argparse
@@ -28,6 +30,8 @@ TWELVE = {
     "mobilenet-infer-fp32": 1, "vit-infer-fp16": 1, "triad": 1, "whisper-infer": 1,
     "albert-infer": 1,
 }  # fmt: skip
+
+WORK_S = 15.0
 
 
 def work(steps: int, script: str, *arguments: str) -> None:
@@ -69,7 +73,7 @@ def measured(gpu: int, do: Callable[[], dict[str, Any]]) -> dict[str, Any]:
 
 
 def advisor(*words: str) -> dict[str, Any]:
-    """The last line of a command's JSON, and its exit code."""
+    """A command's JSON, or the last line of it, and its exit code."""
     command = [sys.executable, "-m", "advisor_cli", *words, "--json"]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
     try:
@@ -79,27 +83,32 @@ def advisor(*words: str) -> dict[str, Any]:
     return {"exit_code": done.returncode, "said": said}
 
 
-def write_jobs(folder: Path, seconds: float) -> dict[str, tuple[Path, tuple[str, ...]]]:
-    """The files of the jobs; where each runs, and its command."""
+def write_job(folder: Path, name: str, *before: str) -> tuple[Path, tuple[str, ...]]:
+    """A bundled job's file, with words before its script; where it runs, and its command."""
     from dataclasses import asdict
 
     from advisor.formats.job_file import find_job
+
+    job = find_job(name, Path(__file__).parents[3] / "jobs")
+    python, *script = job.command
+    command, workdir = (python, *before, *script), job.workdir or Path.cwd()
+    fields = {"command": command, "workdir": str(workdir), "progress": asdict(job.progress)}
+    fields |= {"memory_mib": job.memory_mib, "offered_rate": job.offered_rate}
+    known = {key: value for key, value in fields.items() if value is not None}
+    (folder / f"{name}.yaml").write_text(json.dumps(known))
+    return workdir, command
+
+
+def write_jobs(folder: Path) -> dict[str, tuple[Path, tuple[str, ...]]]:
+    """The files of the twelve; where each runs, and its command."""
     from advisor_data.bundled import bundled_solo_points
 
     whole = [one for one in bundled_solo_points() if one.share_percent == 100]
     rates = {one.job: one.rate for one in whole if "H200" in one.gpu_model}
-    commands = dict[str, tuple[Path, tuple[str, ...]]]()
+    here = str(Path(__file__).resolve())
     folder.mkdir(parents=True, exist_ok=True)
-    for name in TWELVE:
-        job = find_job(name, Path(__file__).parents[3] / "jobs")
-        python, *script = job.command
-        steps = str(round(rates[name] * seconds))
-        command = (python, str(Path(__file__).resolve()), "--steps", steps, *script)
-        commands[name] = job.workdir or Path.cwd(), command
-        fields = {"command": command, "workdir": str(commands[name][0])}
-        fields |= {"progress": asdict(job.progress), "memory_mib": job.memory_mib}
-        (folder / f"{name}.yaml").write_text(json.dumps(fields))
-    return commands
+    steps = {name: str(round(rates[name] * WORK_S)) for name in TWELVE}
+    return {name: write_job(folder, name, here, "--steps", steps[name]) for name in TWELVE}
 
 
 def main() -> None:
@@ -107,14 +116,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--gpu", type=int, default=0)
-    parser.add_argument("--seconds", type=float, default=15.0, help="work of each job, alone")
     parser.add_argument("--table", action="store_true")
     given = parser.parse_args()
     file: Path = given.folder / "twelve.json"
     if given.table:
         table(json.loads(file.read_text()))
         return
-    commands = write_jobs(given.folder / "jobs", given.seconds)
+    commands = write_jobs(given.folder / "jobs")
     os.environ["ADVISOR_JOBS"] = str((given.folder / "jobs").absolute())
     found: dict[str, Any] = {"apart": {}}
     for name, (workdir, command) in commands.items():
@@ -126,9 +134,8 @@ def main() -> None:
         file.write_text(json.dumps(found))
     works = [f"{name}={one['work_s']:.1f}s" for name, one in found["apart"].items()]
     told = [word for work in works for word in ("--work", work)]
-    queue = ("run", *(f"{name}*{n}" for name, n in TWELVE.items()), "--gpus", str(given.gpu), *told)
+    queue = ("run", *(f"{name}*{n}" for name, n in TWELVE.items()), "--gpus", str(given.gpu))
     found["queue"] = measured(given.gpu, lambda: advisor(*queue))
-    found["launches"] = advisor("launches")["said"]["launches"]
     file.write_text(json.dumps(found))
     counted = [f"{name}:{count}" for name, count in TWELVE.items()]
     found["plan"] = advisor("place", *counted, *told, "--gpus", "1", "--gpu-model", "NVIDIA H200")
@@ -139,18 +146,15 @@ def main() -> None:
 def table(found: dict[str, Any]) -> None:
     """Seconds and kilojoules of each way."""
     alone = [(found["apart"][name], count) for name, count in TWELVE.items()]
-    for key, unit in (("wall_s", "s"), ("energy_j", "J"), ("work_s", "s of work")):
-        print(f"one after the other: {sum(one[key] * n for one, n in alone):.0f} {unit}")
-    print(f"queue: {found['queue']['wall_s']:.0f} s, {found['queue']['energy_j'] / 1e3:.1f} kJ")
-    said, launches = found["queue"]["said"], found["launches"]
-    ran = [launch["overlap_s"] + launch["rest_s"] for launch in launches]
-    print(f"{len(ran)} launches: jobs ran for {sum(ran):.0f} s of {said['gpu_s']:.0f} s")
-    print(f"starts {said['starts_j'] / 1e3:.1f} kJ; unwatched {said['unwatched_s']} s")
-    print(f"alone by profiles: {said['alone_s']:.0f} s, {said['alone_j'] / 1e3:.1f} kJ")
-    plan = found["plan"]["said"]["queue"]
-    print(f"plan without starts: {plan['makespan_s']:.0f} s, {plan['energy_j'] / 1e3:.1f} kJ")
-    for launch in launches[::-1]:
-        print(" + ".join(f"{job['job']} ({job['outcome']})" for job in launch["jobs"]))
+    said, plan = found["queue"]["said"], found["plan"]["said"]["queue"]
+    launches = {job["launch_id"] for job in said["jobs"]}
+    keys = ("wall_s", "energy_j", "work_s")
+    wall_s, energy_j, work_s = (sum(one[key] * count for one, count in alone) for key in keys)
+    print(f"one after the other: {wall_s:.0f} s, of which {work_s:.0f} s steps; {energy_j:.0f} J")
+    print(f"queue, {len(launches)} launches: {found['queue']['wall_s']:.0f} s,", end=" ")
+    print(f"{found['queue']['energy_j']:.0f} J, of which {said['starts_j']:.0f} J before jobs ran")
+    print(f"unwatched: {said['unwatched_s']} s")
+    print(f"plan, no starts: {plan['makespan_s']:.0f} s, {plan['energy_j']:.0f} J")
 
 
 if __name__ == "__main__":

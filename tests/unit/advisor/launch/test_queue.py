@@ -117,6 +117,21 @@ def test_what_work_takes_alone_is_not_told_by_a_profile_of_another_host(
     assert (record.ended[0].alone_s, record.ended[0].alone_j) == (alone_s, alone_s and 3000.0)
 
 
+@pytest.mark.parametrize(("spread", "alone_j"), [(0.5, None), (0.07, 3000.0)])
+def test_nothing_is_compared_with_a_rate_alone_that_this_host_may_halve(
+    tmp_path: Path, spread: float, alone_j: float | None
+) -> None:
+    """Twelve jobs took 196 s "instead of 178 s" by profiles, and 270 s alone on their host.
+
+    The work stays known: it orders a queue well enough.
+    """
+    made = LaunchSet(split=Split((100.0,)), parts=(replace(part("a"), host_spread=spread),))
+    folder = create_folder(tmp_path, LaunchSpec(launch_id="l1", gpu="GPU-0", pairs=(made,)))
+    ended(folder, a="finished")
+    record = account_for(QueueRecord(launches=("l1",)), see(folder), {"a": 1})
+    assert (record.ended[0].alone_s, record.ended[0].alone_j) == (10.0, alone_j)
+
+
 @pytest.mark.parametrize(
     ("status", "energy_j", "held_s"),
     [

@@ -334,6 +334,9 @@ def test_the_end_stands_beside_each_job_alone(file: QueueFile, tmp_path: Path) -
     assert lines["GPU use"] == "3 min instead of 4 min for each job alone: 40 % less"
     assert lines["Energy"].endswith("instead of 19.4 Wh for each job alone: 14 % less")
     assert lines["Failed"] == "b: no such file; advisor launches show l1"
+    elsewhere = replace(record, ended=(*record.ended, replace(FINISHED, alone_j=None)))
+    unknown = run_state(queue, replace(look, record=elsewhere))
+    assert "saving unknown" in dict(end_screen(unknown).lines)["GPU use"]
     file.write(record)
     queue.finish(look)
     assert file.read() == record

@@ -518,6 +518,8 @@ def test_ends_of_the_search_for_ssp() -> None:
     assert found is None
     assert max(tried) <= 100
     assert search_ssp(lambda _: 300.0, 64, 10, 1000)[0] == 16
+    # Lengths of a product of 4.6 ms: twice the second one is beyond the longest run.
+    assert search_ssp({114: 462.0, 228: 470.0, 433: 469.0}.__getitem__, 114, 57, 433)[0] == 228
     assert (shortest_run(0.002, 0.0251), shortest_run(0.05, 0.025)) == (38, 4)
 
 
