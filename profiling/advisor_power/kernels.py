@@ -30,7 +30,7 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TextIO, TypeAlias
 
 import numpy as np
 
@@ -480,8 +480,8 @@ class KernelReady(WorkerReady):
 class PolledReadings:
     """Lines of a poller, as far as they are read."""
 
-    def __init__(self, file: Path) -> None:
-        self._file = file.open()
+    def __init__(self, file: TextIO) -> None:
+        self._file = file
         self._half = ""
         self._readings = defaultdict[str, list[PowerReading]](list)
         self._looks: list[tuple[float, frozenset[str]]] = []
@@ -496,10 +496,6 @@ class PolledReadings:
             else:
                 channel, at_s, power_w, _ = values
                 self._readings[channel].append(PowerReading(at_s, power_w))
-
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()
 
     def between(
         self, begin_s: float, end_s: float, channel: str = INSTANT
@@ -643,14 +639,14 @@ def open_kernel_bench(
             file.touch(mode=0o600)
             with (
                 closing(Poller(worker.gpu.uuid, file, "bursts", settings.environment)) as poller,
-                closing(PolledReadings(file)) as polled,
+                file.open() as lines,
             ):
                 poller.wait_ready()
                 yield LiveKernelBench(
                     worker=worker,
                     ready=worker.ready,
                     poller=poller,
-                    polled=polled,
+                    polled=PolledReadings(lines),
                     channel=channel,
                 )
 

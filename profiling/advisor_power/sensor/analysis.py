@@ -23,7 +23,6 @@ The truth is the power that the kernel draws when it has run for long.
 """
 
 import itertools
-import math
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -441,7 +440,7 @@ def _spread_ms(sample: _Sample, later: npt.NDArray[np.bool_], place: _Place) -> 
     tenths = np.where(later, (np.cumsum(later) - 1) * _TENTHS // np.count_nonzero(later), -1)
     rests = [sample.part(tenths != tenth) for tenth in range(_TENTHS)]
     fits = _refine_each(rests, place, place.window_s / 8, min(COARSE_S, place.window_s / 200))
-    return 2 * 1000 * float(np.std([fit.place.window_s for fit in fits])) * math.sqrt(_TENTHS - 1)
+    return 2000 * float(np.std([fit.place.window_s for fit in fits]) * np.sqrt(_TENTHS - 1))
 
 
 def _errors_on_waves(

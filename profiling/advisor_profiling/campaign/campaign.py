@@ -687,7 +687,13 @@ class _Task:
             with self._testbed.phase_lock.measuring():
                 self.waiting_s += self._testbed.clock.now_s() - requested_s
                 if missing:
-                    self._measure_active_idle()
+                    power_w, ready = None, self._pool.processes
+                    # What open contexts draw: clocks stay up for them. A job without a gate works
+                    # already.
+                    if ready and all(spec.job.progress.gate for spec in ready):
+                        source, rules = self._testbed.source, self._conditions.rules
+                        power_w = measure_idle(source, self._testbed.clock, rules)
+                    self._conditions = replace(self._conditions, active_idle_power_w=power_w)
                 left = self._windows(left, alone)
 
     def try_again(self, failure: Failure) -> None:
@@ -723,15 +729,6 @@ class _Task:
             ready = count_of(len(self._pool.processes), "process")
             self._reporter.phase(f"{ready} ready after {took_s:.0f} s")
         return missing
-
-    def _measure_active_idle(self) -> None:
-        """What open contexts draw: clocks stay up for them. A job without a gate works already."""
-        ready = self._pool.processes
-        power_w = None
-        if ready and all(spec.job.progress.gate for spec in ready):
-            testbed = self._testbed
-            power_w = measure_idle(testbed.source, testbed.clock, self._conditions.rules)
-        self._conditions = replace(self._conditions, active_idle_power_w=power_w)
 
     def _windows(self, targets: Sequence[Target], alone: bool) -> list[Target]:
         """Take the windows; those that are left when processes must be started again."""

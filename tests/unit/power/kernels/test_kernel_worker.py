@@ -356,7 +356,8 @@ def test_readings_and_reasons_are_found_by_time(tmp_path: Path) -> None:
     """The power limit is no fault; what began before a run and holds on counts."""
     file = tmp_path / "power.jsonl"
     file.touch()
-    seen = PolledReadings(file)
+    polled = file.open()
+    seen = PolledReadings(polled)
 
     def append(text: str) -> None:
         with file.open("a") as held:
@@ -381,7 +382,7 @@ def test_readings_and_reasons_are_found_by_time(tmp_path: Path) -> None:
         "clock held back: sw-thermal",
     )
     assert seen.held_back(4.5, 5.0) == ""
-    seen.close()
+    polled.close()
 
 
 # the other gpu of a collective
