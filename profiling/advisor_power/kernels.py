@@ -53,8 +53,7 @@ from advisor_power.gpu_worker import (
     WorkerReady,
     open_worker,
 )
-from advisor_power.sensor.analysis import level_times, slope, window_parts
-from advisor_power.sensor.recording import INSTANT, MEMORY, Poller
+from advisor_power.sensor import INSTANT, MEMORY, Poller, level_times, slope, window_parts
 from advisor_profiling.testbed import check_alone, find_gpu, list_gpus
 from advisor_profiling.window import FEWEST_READINGS, Clock as LiveClock, CounterTick, Step
 
