@@ -85,7 +85,6 @@ from advisor.wire.power import ReadingError
 from advisor_data.measurements import bundled_recording, bundled_sensors
 from advisor_power.gpu_worker import AnsweringJob, AnsweringSpec, WorkerReady, started
 from advisor_profiling.telemetry import nvml
-from advisor_profiling.telemetry.nvml import NvmlSource, call, nvml_session, reading
 from advisor_profiling.testbed import strangers
 
 _FORMAT = "advisor-power-trace-2"
@@ -445,11 +444,11 @@ def burst_poll(source: TelemetrySource, clock: Callable[[], float] = time.monoto
 
 
 def _power(uuid: str) -> _Poll:
-    device, changes = call("nvmlDeviceGetHandleByUUID", uuid), ChangedReadings()
+    device, changes = nvml.call("nvmlDeviceGetHandleByUUID", uuid), ChangedReadings()
     fields = list(_FIELDS.values())
 
     def poll(time_s: float) -> list[list[Any]]:
-        answers: list[Any] = reading("nvmlDeviceGetFieldValues", device, fields) or []
+        answers: list[Any] = nvml.reading("nvmlDeviceGetFieldValues", device, fields) or []
         lines: list[list[Any]] = []
         for name, answer in zip(_FIELDS, answers, strict=bool(answers)):
             power_mw = nvml.milliwatts(*_FIELDS[name], answer)
@@ -461,7 +460,7 @@ def _power(uuid: str) -> _Poll:
 
 
 def _state(uuid: str) -> _Poll:
-    source, changes, next_s = NvmlSource(uuid), ChangedReadings(), 0.0
+    source, changes, next_s = nvml.NvmlSource(uuid), ChangedReadings(), 0.0
 
     def poll(_: float) -> list[list[Any]]:
         nonlocal next_s
@@ -966,18 +965,6 @@ def slope(x: Floats, y: Floats) -> float:
     return float(centred @ (y - y.mean()) / (centred @ centred))
 
 
-def _prediction_errors(sample: _Sample, place: _Place) -> tuple[float, float]:
-    """Predicted less read over the mean read, of a load not fitted to: root mean square and median.
-
-    Nothing is left out, and no delay is chosen for a reading. The two powers are those that suit
-    the waves best, since bursts and waves do not draw the same; how readings move between them is
-    predicted.
-    """
-    off = np.abs(sample.values - sample.parts(place) @ at(sample, place).levels_w)
-    mean_w = sample.values.mean()
-    return float(np.sqrt(np.mean(off**2)) / mean_w), float(np.median(off) / mean_w)
-
-
 _TENTHS = 10
 
 _MOST_SPREAD_INTEGRATING = 0.01
@@ -1052,13 +1039,22 @@ def _spread_ms(sample: _Sample, later: npt.NDArray[np.bool_], place: _Place) -> 
 def _errors_on_waves(
     trace: Trace, readings: ReadingSeries, place: _Place
 ) -> tuple[float, float] | None:
+    """Predicted less read over the mean read, of a load not fitted to: root mean square and median.
+
+    Nothing is left out, and no delay is chosen for a reading. The two powers are those that suit
+    the waves best, since bursts and waves do not draw the same; how readings move between them is
+    predicted. None where there are no waves, or too few readings of them.
+    """
     waves = trace.named(WAVE)
     if not any(wave.on for wave in waves):
         return None
     steady = readings.between(waves[0].begun_s + place.settled_s, waves[-1].ended_s)
     if len(steady.values) < 30:
         return None
-    return _prediction_errors(_sample_of(steady, _wave_levels(waves)), place)
+    sample = _sample_of(steady, _wave_levels(waves))
+    off = np.abs(sample.values - sample.parts(place) @ at(sample, place).levels_w)
+    mean_w = sample.values.mean()
+    return float(np.sqrt(np.mean(off**2)) / mean_w), float(np.median(off) / mean_w)
 
 
 def _why_not(
@@ -1275,9 +1271,9 @@ def _runs(kernel_s: float, draw: random.Random) -> LoadStage:
 def main() -> None:
     """The command line."""
     uuid, file, role = sys.argv[1:]
-    with nvml_session():
+    with nvml.nvml_session():
         polls = {
-            "bursts": lambda: (burst_poll(NvmlSource(uuid)), _POLL_S, 0.0),
+            "bursts": lambda: (burst_poll(nvml.NvmlSource(uuid)), _POLL_S, 0.0),
             "power": lambda: (_power(uuid), _POLL_S, _FLUSH_S),
             "state": lambda: (_state(uuid), 0.001, _FLUSH_S),
         }
