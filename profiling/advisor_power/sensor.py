@@ -92,8 +92,8 @@ _FORMAT = "advisor-power-trace-2"
 INSTANT, AVERAGE, MEMORY, ENERGY = "instant", "average", "memory", "energy"
 POWER_CHANNELS = (INSTANT, AVERAGE, MEMORY)
 
+# Begin and end, s.
 SpanS: TypeAlias = tuple[float, float]
-"""Begin and end, s."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -376,7 +376,7 @@ class ConsoleReporter:
 
     def failure(self, failure: Failure) -> None:
         """A red line for what could not be measured, and why."""
-        self._say(f"failed: {failure.target}: {failure.error}", style="red")
+        self._say(f"failed: {failure.target}: {failure.cause}", style="red")
 
     def _say(self, text: str, style: str | None = None) -> None:
         if not self._console.encoding.startswith("utf"):
@@ -504,7 +504,7 @@ def problems(
         )
     if result is None:
         return lines
-    lines += [f"no point of {f.target}: {f.error}" for f in result.failures]
+    lines += [f"no point of {f.target}: {f.cause}" for f in result.failures]
     before, after = result.idle_before_w, result.idle_after_w
     if before is not None and after is not None and abs(after - before) > IDLE_DRIFT_W:
         lines.append(

@@ -447,6 +447,7 @@ USUAL = SWEEPS[6]
 
 Matrix: TypeAlias = NDArray[Any]
 
+# Name here and numpy type, by safetensors' name, of all that a product computes with.
 _FILE_TYPES: dict[str, tuple[str, Any]] = {
     "F64": ("fp64", np.float64),
     "F32": ("fp32", np.float32),
@@ -456,7 +457,6 @@ _FILE_TYPES: dict[str, tuple[str, Any]] = {
     "F8_E5M2": ("fp8_e5m2", ml_dtypes.float8_e5m2),
     "I8": ("int8", np.int8),
 }
-"""Name here and numpy type, by safetensors' name, of all that a product computes with."""
 _NAMES = {np.dtype(number): name for name, number in _FILE_TYPES.values()}
 
 _LONGEST = 80  # characters of a name that are repeated in a message

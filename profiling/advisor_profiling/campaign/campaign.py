@@ -294,15 +294,13 @@ class Failure:
     """A window that could not be measured.
 
     Attributes:
-        error: The whole message, with where to look.
-        reason: The same in a line without paths, as a point keeps it.
-        cause: What was raised.
+        reason: In a line without paths, as a point keeps it.
+        cause: What was raised; its text also says where to look.
     """
 
     target: Target
-    error: str
-    reason: str = ""
-    cause: AdvisorError | None = None
+    reason: str
+    cause: AdvisorError
 
 
 @dataclass(frozen=True, slots=True)
@@ -710,8 +708,7 @@ class _Task:
         self._reporter.failure(failure)
         if len(failure.target.specs) > 1:
             moment = self._testbed.clock.utc()
-            reason = failure.reason or failure.error
-            self._store.add([failure.target.failed(self._conditions, moment, reason)])
+            self._store.add([failure.target.failed(self._conditions, moment, failure.reason)])
 
     def _start(self, specs: Sequence[ProcessSpec]) -> list[ProcessSpec]:
         """Bring the pool to these processes; those that had to be started."""
@@ -747,7 +744,7 @@ class _Task:
         if verdict := self._retry_limit.verdict(target.jobs):
             # What was given up before says the same, and why.
             reasons = (
-                f.cause.why if f.cause and f.cause.what == verdict else f.reason
+                f.cause.why if f.cause.what == verdict else f.reason
                 for f in reversed(self._failed)
                 if f.target.jobs == target.jobs
             )
@@ -766,7 +763,7 @@ class _Task:
     def _fail(self, target: Target, error: AdvisorError) -> None:
         # Of the fix only the last line of the job's output, which is below the first: no paths.
         reason = "; ".join(filter(None, (error.what, error.why, *error.fix.splitlines()[1:][-1:])))
-        failure = Failure(target, str(error), reason, error)
+        failure = Failure(target, reason, error)
         self.failures.append(failure)
         self._failed.append(failure)
 
