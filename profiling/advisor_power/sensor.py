@@ -121,14 +121,6 @@ class ReadingSeries:
         return ReadingSeries(self.times_s[inside], self.values[inside])
 
 
-def joined(parts: Sequence[ReadingSeries]) -> ReadingSeries:
-    """Stretches of one channel, one after the other."""
-    return ReadingSeries(
-        np.concatenate([part.times_s for part in parts]),
-        np.concatenate([part.values for part in parts]),
-    )
-
-
 @dataclass(frozen=True, slots=True)
 class RecordedStage:
     """A stage as it really went."""
@@ -996,7 +988,10 @@ def power_channel(trace: Trace, name: str) -> tuple[PowerChannel | None, str]:
     levels = _training_levels(trace)
     place = _fit_window(_sample_of(used, levels)).place
     if locked := trace.named(LOCKED_WAVE):
-        used = joined((used, readings.between(locked[0].begun_s, locked[-1].ended_s)))
+        more = readings.between(locked[0].begun_s, locked[-1].ended_s)
+        used = ReadingSeries(
+            np.concatenate([used.times_s, more.times_s]), np.concatenate([used.values, more.values])
+        )
     sample = _sample_of(used, levels)
     place = _with_clock(sample, _refine(sample, place, COARSE_S)).place
     flat_s = trace.named(FLAT)[0].on

@@ -862,7 +862,9 @@ def fill(
             bits = np.ascontiguousarray(matrix).view(STORAGE[dtype][1])
             changed: Any = _CHANGES[call.name](random, bits, WIDTHS[dtype], *call.values)
             matrix = changed.view(STORAGE[dtype][0])
-    return Filled(matrix, _non_finite(matrix, dtype), saturated)
+    with np.errstate(invalid="ignore"):  # of signalling NaN
+        non_finite = matrix.size - int(np.isfinite(matrix).sum())
+    return Filled(matrix, non_finite, saturated)
 
 
 def _numbers(
@@ -886,13 +888,6 @@ def _numbers(
         if call.name in _ARRANGED:
             values = _ARRANGED[call.name](random, values, *call.values)
     return cast(values, dtype)
-
-
-def _non_finite(matrix: Matrix, dtype: str) -> int:
-    if dtype == "int8":
-        return 0
-    with np.errstate(invalid="ignore"):  # of signalling NaN
-        return matrix.size - int(np.isfinite(matrix).sum())
 
 
 def _check(operand: Operand, shape: _Shape, dtype: str) -> None:
