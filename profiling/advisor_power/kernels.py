@@ -1287,7 +1287,7 @@ class _Head:
 
 
 # Makes a run of so many executions.
-_RunOf = Callable[[int], Run]
+_MakeRun = Callable[[int], Run]
 
 
 def measure_operation(
@@ -1314,7 +1314,7 @@ def measure_operation(
         )
     chance = random.Random(0)
 
-    def run_of(executions: int) -> Run:
+    def make_run(executions: int) -> Run:
         """One run after a random gap."""
         gap_s = _least_gap_s(channel) + chance.uniform(0, channel.period_ms / 1000)
         return bench.run(executions, gap_s, wanted.lead_s)
@@ -1338,7 +1338,7 @@ def measure_operation(
     )
     run_lengths, blocks = (None, []) if wanted.fresh else _kept(lines)
     if run_lengths is None:
-        run_lengths = _run_lengths(bench, run_of, sensors, wanted, report)
+        run_lengths = _run_lengths(bench, make_run, sensors, wanted, report)
         lines.path.unlink(missing_ok=True)
         lines.add(_Head(conditions=conditions, found=run_lengths))
     # Whole blocks, as many of long runs as of short ones.
@@ -1354,7 +1354,7 @@ def measure_operation(
     # Short runs, for the energy of single executions as a difference, need idle before the runs.
     short = max(1, run_lengths.executions // 2) if wanted.before == IDLE else run_lengths.executions
     lengths, count = (run_lengths.executions, short), plan.runs // BLOCK_RUNS
-    blocks = _run_blocks(bench, run_of, lengths, count, blocks, lines.add, report)
+    blocks = _run_blocks(bench, make_run, lengths, count, blocks, lines.add, report)
     made = analyse(blocks, sensors, wanted, gpu, bench.ready, run_lengths, time.monotonic() - begun)
     KERNEL_REPORTS.keep(made, home, *key)
     return made
@@ -1376,7 +1376,7 @@ def _kept(
 
 def _run_lengths(
     bench: LiveKernelBench,
-    run_of: _RunOf,
+    make_run: _MakeRun,
     sensors: Sensors,
     wanted: WantedKernel,
     report: Report,
@@ -1393,7 +1393,7 @@ def _run_lengths(
         )
     report(Step("without a gap, for sensors that are slow", 1))
     stretch = bench.stretch(memory_settle_s(record) + STRETCH_S)
-    steady, tried = _find_ssp(run_of, execution_s, channel, report)
+    steady, tried = _find_ssp(make_run, execution_s, channel, report)
     return _RunLengths(
         execution_s=execution_s,
         executions=steady or max(tried),
@@ -1403,7 +1403,7 @@ def _run_lengths(
 
 
 def _find_ssp(
-    run_of: _RunOf, execution_s: float, channel: PowerChannel, report: Report
+    make_run: _MakeRun, execution_s: float, channel: PowerChannel, report: Report
 ) -> tuple[int | None, dict[int, float]]:
     """How long a run must be for its power to be steady at its end.
 
@@ -1418,7 +1418,7 @@ def _find_ssp(
         for made in range(60):  # so many for `_LEAST_READINGS` readings
             if made % 4 == 0 and _enough(powers, made):
                 break
-            run = run_of(executions)
+            run = make_run(executions)
             if run.dropped:
                 dropped[run.dropped] += 1
             else:
@@ -1457,7 +1457,7 @@ def _enough(powers_w: Sequence[float], runs: int) -> bool:
 
 def _run_blocks(
     bench: LiveKernelBench,
-    run_of: _RunOf,
+    make_run: _MakeRun,
     executions: tuple[int, int],
     blocks: int,
     kept: Sequence[_TraceBlock],
@@ -1474,7 +1474,7 @@ def _run_blocks(
         length = executions[number % 2]
         began, runs = bench.tick(), list[Run]()
         for _ in range(BLOCK_RUNS):
-            runs.append(run_of(length))
+            runs.append(make_run(length))
             made = number * BLOCK_RUNS + len(runs)
             eta_s = (total - made) * (time.monotonic() - begun) / (made - before)
             report(Step(f"runs of {length} executions", made, total, eta_s))

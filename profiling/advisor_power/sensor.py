@@ -314,14 +314,14 @@ def recorded_sensor(gpu_model: str | None = None) -> tuple[SensorRecord, Trace]:
             "no recording of a power sensor comes with this version of advisor",
             fix="measure a card with `advisor power sensor`, or give a recording with --trace",
         )
-    record = next((record for record in records if gpu_model in (None, record.gpu_model)), None)
-    if record is None:
-        models = sorted({record.gpu_model for record in records})
+    of_model = next((r for r in records if gpu_model in (None, r.gpu_model)), None)
+    if of_model is None:
+        models = sorted({r.gpu_model for r in records})
         raise InputError(
             f"no recording of a power sensor of {gpu_model} comes with advisor",
             fix=f"give --gpu-model one of {listed(models)}",
         )
-    return record, bundled_trace(record)
+    return of_model, bundled_trace(of_model)
 
 
 def bundled_trace(record: SensorRecord) -> Trace:
@@ -732,14 +732,14 @@ def _training_levels(trace: Trace) -> list[_LevelTimes]:
     """
     (flat,), (bursts,) = trace.named(FLAT), trace.named(BURSTS)
     begun_s, split_s = trace.stages[0].begun_s, flat.on[-1][1]
-    waves = [wave for wave in trace.named(WAVE, LOCKED_WAVE) if wave.on]
-    ended_s = waves[0].begun_s if waves else bursts.ended_s + 10
+    wave_stages = [wave for wave in trace.named(WAVE, LOCKED_WAVE) if wave.on]
+    ended_s = wave_stages[0].begun_s if wave_stages else bursts.ended_s + 10
     return [
         level_times(_outside(flat.on, begun_s - 10, split_s)),
         level_times(flat.on),
         level_times(_outside(bursts.on, split_s, ended_s)),
         level_times(bursts.on),
-        *(_wave_levels(waves) if waves else ()),
+        *(_wave_levels(wave_stages) if wave_stages else ()),
     ]
 
 
@@ -976,7 +976,7 @@ def power_channel(trace: Trace, name: str) -> tuple[PowerChannel | None, str]:
         return None, "the card does not have it, or it reads 0"
     if len(set(readings.values)) <= 2:
         return None, f"it always reads {readings.values[-1]:g} W, whatever runs"
-    (bursts,), waves = trace.named(BURSTS), trace.named(WAVE, LOCKED_WAVE)
+    (bursts,), wave_stages = trace.named(BURSTS), trace.named(WAVE, LOCKED_WAVE)
     during = readings.between(bursts.begun_s, bursts.ended_s)
     first = period_of(during.times_s)
     if first is None:
@@ -1000,7 +1000,11 @@ def power_channel(trace: Trace, name: str) -> tuple[PowerChannel | None, str]:
         return None, "too few readings of the flat load for its noise"
     spread_ms = _spread_ms(sample, used.times_s >= bursts.begun_s, place)
     errors = _errors_on_waves(trace, readings, place)
-    later = period_of(readings.times_s[readings.times_s > waves[0].begun_s]) if waves else None
+    later = (
+        period_of(readings.times_s[readings.times_s > wave_stages[0].begun_s])
+        if wave_stages
+        else None
+    )
     why = _why_not(first, later, spread_ms, place, errors)
     rms, median = errors or (1.0, 1.0)
     channel = PowerChannel(
@@ -1040,13 +1044,13 @@ def _errors_on_waves(
     the waves best, since bursts and waves do not draw the same; how readings move between them is
     predicted. None where there are no waves, or too few readings of them.
     """
-    waves = trace.named(WAVE)
-    if not any(wave.on for wave in waves):
+    wave_stages = trace.named(WAVE)
+    if not any(wave.on for wave in wave_stages):
         return None
-    steady = readings.between(waves[0].begun_s + place.settled_s, waves[-1].ended_s)
+    steady = readings.between(wave_stages[0].begun_s + place.settled_s, wave_stages[-1].ended_s)
     if len(steady.values) < 30:
         return None
-    sample = _sample_of(steady, _wave_levels(waves))
+    sample = _sample_of(steady, _wave_levels(wave_stages))
     off = np.abs(sample.values - sample.parts(place) @ at(sample, place).levels_w)
     mean_w = sample.values.mean()
     return float(np.sqrt(np.mean(off**2)) / mean_w), float(np.median(off) / mean_w)
