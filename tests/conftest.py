@@ -30,11 +30,10 @@ from sqlalchemy.engine import Engine
 
 from advisor.validity.sensor_record import PowerChannel
 from advisor_data import bundled
+from advisor_power import sensor
 from advisor_power.data import predictor
 from advisor_power.data.predictor import model_folder
-from advisor_power.sensor import analysis
-from advisor_power.sensor.analysis import power_channel
-from advisor_power.sensor.recording import Trace
+from advisor_power.sensor import Trace, power_channel
 
 # A loaded machine is slow; that is no fault of what is tested. Who changes something else sees the
 # same examples as before and none that another run remembers; `make nightly` searches.
@@ -308,7 +307,7 @@ def analysed_once(known: Path) -> Generator[None]:
         return pickle.loads(file.read_bytes())
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(analysis, "power_channel", remembered)
+        patch.setattr(sensor, "power_channel", remembered)
         yield
 
 

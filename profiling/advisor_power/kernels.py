@@ -30,7 +30,7 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TextIO, TypeAlias
 
 import numpy as np
 
@@ -53,8 +53,7 @@ from advisor_power.gpu_worker import (
     WorkerReady,
     open_worker,
 )
-from advisor_power.sensor.analysis import level_times, slope, window_parts
-from advisor_power.sensor.recording import INSTANT, MEMORY, Poller
+from advisor_power.sensor import INSTANT, MEMORY, Poller, level_times, slope, window_parts
 from advisor_profiling.testbed import check_alone, find_gpu, list_gpus
 from advisor_profiling.window import FEWEST_READINGS, Clock as LiveClock, CounterTick, Step
 
@@ -480,8 +479,8 @@ class KernelReady(WorkerReady):
 class PolledReadings:
     """Lines of a poller, as far as they are read."""
 
-    def __init__(self, file: Path) -> None:
-        self._file = file.open()
+    def __init__(self, file: TextIO) -> None:
+        self._file = file
         self._half = ""
         self._readings = defaultdict[str, list[PowerReading]](list)
         self._looks: list[tuple[float, frozenset[str]]] = []
@@ -496,10 +495,6 @@ class PolledReadings:
             else:
                 channel, at_s, power_w, _ = values
                 self._readings[channel].append(PowerReading(at_s, power_w))
-
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()
 
     def between(
         self, begin_s: float, end_s: float, channel: str = INSTANT
@@ -643,14 +638,14 @@ def open_kernel_bench(
             file.touch(mode=0o600)
             with (
                 closing(Poller(worker.gpu.uuid, file, "bursts", settings.environment)) as poller,
-                closing(PolledReadings(file)) as polled,
+                file.open() as lines,
             ):
                 poller.wait_ready()
                 yield LiveKernelBench(
                     worker=worker,
                     ready=worker.ready,
                     poller=poller,
-                    polled=polled,
+                    polled=PolledReadings(lines),
                     channel=channel,
                 )
 
@@ -1295,7 +1290,7 @@ class _Head:
 
 
 # Makes a run of so many executions.
-_RunOf = Callable[[int], Run]
+_MakeRun = Callable[[int], Run]
 
 
 def measure_operation(
@@ -1322,7 +1317,7 @@ def measure_operation(
         )
     chance = random.Random(0)
 
-    def run_of(executions: int) -> Run:
+    def make_run(executions: int) -> Run:
         """One run after a random gap."""
         gap_s = _least_gap_s(channel) + chance.uniform(0, channel.period_ms / 1000)
         return bench.run(executions, gap_s, wanted.lead_s)
@@ -1346,7 +1341,7 @@ def measure_operation(
     )
     run_lengths, blocks = (None, []) if wanted.fresh else _kept(lines)
     if run_lengths is None:
-        run_lengths = _run_lengths(bench, run_of, sensors, wanted, report)
+        run_lengths = _run_lengths(bench, make_run, sensors, wanted, report)
         lines.path.unlink(missing_ok=True)
         lines.add(_Head(conditions=conditions, found=run_lengths))
     # Whole blocks, as many of long runs as of short ones.
@@ -1362,7 +1357,7 @@ def measure_operation(
     # Short runs, for the energy of single executions as a difference, need idle before the runs.
     short = max(1, run_lengths.executions // 2) if wanted.before == IDLE else run_lengths.executions
     lengths, count = (run_lengths.executions, short), plan.runs // BLOCK_RUNS
-    blocks = _run_blocks(bench, run_of, lengths, count, blocks, lines.add, report)
+    blocks = _run_blocks(bench, make_run, lengths, count, blocks, lines.add, report)
     made = analyse(blocks, sensors, wanted, gpu, bench.ready, run_lengths, time.monotonic() - begun)
     KERNEL_REPORTS.keep(made, home, *key)
     return made
@@ -1384,7 +1379,7 @@ def _kept(
 
 def _run_lengths(
     bench: LiveKernelBench,
-    run_of: _RunOf,
+    make_run: _MakeRun,
     sensors: Sensors,
     wanted: WantedKernel,
     report: Report,
@@ -1401,7 +1396,7 @@ def _run_lengths(
         )
     report(Step("without a gap, for sensors that are slow", 1))
     stretch = bench.stretch(memory_settle_s(record) + STRETCH_S)
-    steady, tried = _find_ssp(run_of, execution_s, channel, report)
+    steady, tried = _find_ssp(make_run, execution_s, channel, report)
     return _RunLengths(
         execution_s=execution_s,
         executions=steady or max(tried),
@@ -1411,7 +1406,7 @@ def _run_lengths(
 
 
 def _find_ssp(
-    run_of: _RunOf, execution_s: float, channel: PowerChannel, report: Report
+    make_run: _MakeRun, execution_s: float, channel: PowerChannel, report: Report
 ) -> tuple[int | None, dict[int, float]]:
     """How long a run must be for its power to be steady at its end.
 
@@ -1426,7 +1421,7 @@ def _find_ssp(
         for made in range(60):  # so many for `_LEAST_READINGS` readings
             if made % 4 == 0 and _enough(powers, made):
                 break
-            run = run_of(executions)
+            run = make_run(executions)
             if run.dropped:
                 dropped[run.dropped] += 1
             else:
@@ -1465,7 +1460,7 @@ def _enough(powers_w: Sequence[float], runs: int) -> bool:
 
 def _run_blocks(
     bench: LiveKernelBench,
-    run_of: _RunOf,
+    make_run: _MakeRun,
     executions: tuple[int, int],
     blocks: int,
     kept: Sequence[_TraceBlock],
@@ -1482,7 +1477,7 @@ def _run_blocks(
         length = executions[number % 2]
         began, runs = bench.tick(), list[Run]()
         for _ in range(BLOCK_RUNS):
-            runs.append(run_of(length))
+            runs.append(make_run(length))
             made = number * BLOCK_RUNS + len(runs)
             eta_s = (total - made) * (time.monotonic() - begun) / (made - before)
             report(Step(f"runs of {length} executions", made, total, eta_s))

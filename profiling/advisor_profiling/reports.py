@@ -367,12 +367,16 @@ class ConsoleReporter:
         point = as_recorded(point) if self._replayed else point
         flags = f"  [{', '.join(point.flags)}]" if point.flags else ""
         power = f"{_text(point.power_w)} W{_beside(point.power_stderr_w, point.power_w)}"
-        step = Step(f"{_what(point)}  {power}", done, total, eta_s)
+        if isinstance(point, SoloPoint):
+            jobs = _job(point, point.units_granted)
+        else:
+            jobs = f"{point.mode}  {'  |  '.join(_job(part, part.units) for part in point.parts)}"
+        step = Step(f"{jobs}  {power}", done, total, eta_s)
         self._say(f"{step}{flags}")
 
     def failure(self, failure: Failure) -> None:
         """A red line for what could not be measured, and why."""
-        self._say(f"failed: {failure.target}: {failure.error}", style="red")
+        self._say(f"failed: {failure.target}: {failure.cause}", style="red")
 
     def _say(self, text: str, style: str | None = None) -> None:
         if not self._console.encoding.startswith("utf"):
@@ -387,12 +391,6 @@ def as_recorded(point: Point) -> Point:
         return replace(point, rate_stderr=None, power_stderr_w=None)
     parts = tuple(replace(part, rate_stderr=None) for part in point.parts)
     return replace(point, parts=parts, power_stderr_w=None)
-
-
-def _what(point: Point) -> str:
-    if isinstance(point, SoloPoint):
-        return _job(point, point.units_granted)
-    return f"{point.mode}  {'  |  '.join(_job(part, part.units) for part in point.parts)}"
 
 
 def _job(of: SoloPoint | PointPart, units: int | None) -> str:
@@ -506,7 +504,7 @@ def problems(
         )
     if result is None:
         return lines
-    lines += [f"no point of {f.target}: {f.error}" for f in result.failures]
+    lines += [f"no point of {f.target}: {f.cause}" for f in result.failures]
     before, after = result.idle_before_w, result.idle_after_w
     if before is not None and after is not None and abs(after - before) > IDLE_DRIFT_W:
         lines.append(

@@ -133,11 +133,14 @@ def mean_estimate(samples: Sequence[tuple[float, float]]) -> MeanEstimate | None
     """
     if not samples:
         return None
-    mean = statistics.fmean(value for _, value in samples)
-    values = [statistics.fmean(batch) for batch in _batches(samples)]
-    return MeanEstimate(
-        mean, statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else None
-    )
+    start_s, end_s = samples[0][0], samples[-1][0]
+    batches: list[list[float]] = [[] for _ in range(_BATCHES)]
+    for time_s, value in samples:
+        part = (time_s - start_s) / (end_s - start_s) if end_s > start_s else 0.0
+        batches[min(_BATCHES - 1, int(part * _BATCHES))].append(value)
+    means = [statistics.fmean(batch) for batch in batches if batch]
+    stderr = statistics.stdev(means) / math.sqrt(len(means)) if len(means) > 1 else None
+    return MeanEstimate(statistics.fmean(value for _, value in samples), stderr)
 
 
 def rate_estimate(events: Sequence[tuple[float, float]]) -> MeanEstimate | None:
@@ -154,15 +157,6 @@ def rate_estimate(events: Sequence[tuple[float, float]]) -> MeanEstimate | None:
     rate = (events[-1][1] - events[0][1]) / (events[-1][0] - events[0][0])
     marks = events[:: max(1, (len(events) - 1) // _BATCHES)]
     return MeanEstimate(rate, _ratio_stderr(marks, rate))
-
-
-def _batches(samples: Sequence[tuple[float, float]]) -> list[list[float]]:
-    start, end = samples[0][0], samples[-1][0]
-    batches: list[list[float]] = [[] for _ in range(_BATCHES)]
-    for time_s, value in samples:
-        part = (time_s - start) / (end - start) if end > start else 0.0
-        batches[min(_BATCHES - 1, int(part * _BATCHES))].append(value)
-    return [batch for batch in batches if batch]
 
 
 def _ratio_stderr(marks: Sequence[tuple[float, float]], rate: float) -> float | None:

@@ -37,10 +37,10 @@ class _Later:
 
 torch: Any = _Later()
 
+# Random numbers are drawn in pieces of this size. PyTorch deals a longer row out to as many
+# blocks of 256 threads as the granted SMs hold, eight on each, and which block draws a number
+# decides which one it is. Eight SMs, the fewest that there are under MPS, hold 64 blocks.
 CHUNK = 16_384
-"""Random numbers are drawn in pieces of this size. PyTorch deals a longer row out to as many blocks
-of 256 threads as the granted SMs hold, eight on each, and which block draws a number decides which
-one it is. Eight SMs, the fewest that there are under MPS, hold 64 blocks."""
 
 
 @contextlib.contextmanager

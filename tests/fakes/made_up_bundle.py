@@ -13,8 +13,7 @@ from advisor.core.gpu import Gpu
 from advisor.formats.wire import to_plain, write
 from advisor.wire.power import KernelReport
 from advisor_power.kernels import WantedKernel, measure_operation
-from advisor_power.sensor.analysis import record_of, run_stages
-from advisor_power.sensor.recording import read_trace, steps_and_bursts, waves
+from advisor_power.sensor import read_trace, record_of, run_stages, steps_and_bursts, waves
 
 ROOT = Path(__file__).parents[2]
 BUNDLED = ROOT / "data/advisor_data/bundled"

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from advisor_power.sensor.recording import LoadStage, TraceHeader, steps_and_bursts, waves
+from advisor_power.sensor import LoadStage, TraceHeader, steps_and_bursts, waves
 
 Floats = npt.NDArray[np.float64]
 

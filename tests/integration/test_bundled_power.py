@@ -31,8 +31,7 @@ from advisor_data.measurements import (
     bundled_sensors,
 )
 from advisor_power.kernels import bytes_of, operation_name, sensors_of
-from advisor_power.sensor.analysis import record_of
-from advisor_power.sensor.recording import bundled_trace
+from advisor_power.sensor import bundled_trace, record_of
 
 OTHERS_RECORD = "record of the power sensor: of another card of this model, bundled"
 KERNEL = ("power", "kernel", "gemm", "--m", "400", "--n", "64", "--k", "64", "--gpu", "replay")

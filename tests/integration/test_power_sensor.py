@@ -36,9 +36,9 @@ from advisor.validity.sensor_record import (
 )
 from advisor.wire.power import KernelReport
 from advisor_cli.app import app
+from advisor_power import sensor
 from advisor_power.gpu_worker import AnsweringJob, AnsweringSpec, WorkerReady, started
-from advisor_power.sensor import recording
-from advisor_power.sensor.recording import (
+from advisor_power.sensor import (
     LoadStage,
     Trace,
     append,
@@ -147,7 +147,7 @@ def test_load_that_fails_says_why(
     more: dict[str, str],
     says: str,
 ) -> None:
-    monkeypatch.setattr(recording, "_STAGE_LATE_S", 1.0)
+    monkeypatch.setattr(sensor, "_STAGE_LATE_S", 1.0)
     with (
         pytest.raises(JobError, match=says),
         load(tmp_path / "load", host.environment(**more), python) as job,

@@ -95,7 +95,7 @@ def _check_job(
     by_verdict: dict[str, list[int]] = {key: [] for key in ("right", "wrong", "differ", "silent")}
     for point in sorted(result.points, key=lambda p: p.units_granted or 0):
         by_verdict[point.results or "silent"].append(point.units_granted or 0)
-    failed = {f"{f.target.specs[0].share}": f.reason or f.error for f in result.failures}
+    failed = {f"{f.target.specs[0].share}": f.reason for f in result.failures}
     answer = {"job": job.name, "gpu_model": gpu.model, **by_verdict, "failed": failed}
     say_lines([as_json_text(answer)] if as_json else _lines(answer, len(shares)))
     if total in by_verdict["silent"]:

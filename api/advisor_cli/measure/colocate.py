@@ -447,7 +447,7 @@ def _on_single_gpu(
         "planned": [asdict(planned) for planned in report.planned],
         "cost": asdict(report.cost),
         "skipped": [{"pair": list(s.pair), "reason": s.reason} for s in report.skipped],
-        "failures": [{"target": str(f.target), "error": f.error} for f in report.failures],
+        "failures": [{"target": str(f.target), "error": str(f.cause)} for f in report.failures],
     }
     return answer, 5 if report.failures else 0
 

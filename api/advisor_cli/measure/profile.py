@@ -568,7 +568,7 @@ def _as_json(profiled: Profiled, replayed: bool) -> dict[str, Any]:
             {
                 "share_percent": f.target.specs[0].share.percent,
                 "repeat": f.target.repeat,
-                "error": f.error,
+                "error": str(f.cause),
             }
             for f in result.failures
         ],

@@ -42,11 +42,12 @@ from advisor_power.kernels import (
     recorded_kernel,
     sensors_of,
 )
-from advisor_power.sensor.analysis import measured, record_of
-from advisor_power.sensor.recording import (
+from advisor_power.sensor import (
     Trace,
+    measured,
     read_trace,
     record,
+    record_of,
     recorded_sensor,
 )
 from advisor_profiling.testbed import find_gpu, worker_backend

@@ -17,8 +17,7 @@ from advisor.formats.wire import to_plain
 from advisor.settings import read_settings
 from advisor.validity.sensor_record import keep_record
 from advisor_power.gpu_worker import script_workload
-from advisor_power.sensor.analysis import measured, record_of, run_stages
-from advisor_power.sensor.recording import record
+from advisor_power.sensor import measured, record, record_of, run_stages
 from advisor_profiling.testbed import worker_backend
 
 parser = argparse.ArgumentParser(description=__doc__)

@@ -14,8 +14,15 @@ import numpy as np
 from advisor.predict.profiles import Floats
 from advisor.validity.sensor_record import Response
 from advisor_data.measurements import bundled_sensors
-from advisor_power.sensor.analysis import level_times, window_parts
-from advisor_power.sensor.recording import LOCKED_WAVE, WAVE, RecordedStage, Trace, bundled_trace
+from advisor_power.sensor import (
+    LOCKED_WAVE,
+    WAVE,
+    RecordedStage,
+    Trace,
+    bundled_trace,
+    level_times,
+    window_parts,
+)
 
 CLOCKS_MS = (20, 10, 12, 15, 17, 18, 19, 21, 22, 25, 30, 33, 40, 50)
 

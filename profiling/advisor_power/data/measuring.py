@@ -8,7 +8,6 @@ import json
 import math
 import os
 import signal
-import statistics
 import tempfile
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
@@ -16,7 +15,6 @@ from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
-from itertools import groupby
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -343,7 +341,7 @@ def with_ratios(results: Iterable[InputPower]) -> list[InputPower]:
     """Each result with its ratio to the references of its session around it, if there are any."""
     ordered = sorted(results, key=lambda r: (r.session, r.moment_s))
     rated: list[InputPower] = []
-    for _, group in groupby(ordered, key=lambda r: r.session):
+    for _, group in itertools.groupby(ordered, key=lambda r: r.session):
         of_session = list(group)
         references = [r for r in of_session if r.is_reference and not r.held_back]
         rated += [_with_ratio(result, references) for result in of_session]
@@ -377,7 +375,7 @@ def _scatter(references: Sequence[InputPower]) -> float:
         - 1
         for reference in references
     )
-    return math.sqrt(statistics.fmean(x * x for x in off))
+    return math.hypot(*off) / math.sqrt(len(references))
 
 
 def _kind(result: InputPower) -> tuple[object, ...]:
@@ -637,17 +635,6 @@ class _LiveInputBench:
             JobError: the workload ended or hangs.
             BusyError: another process computes on the GPU.
         """
-        outputs = self._load(case, matrices)
-        watch = WindowInputs(
-            counts=(self.worker.job.count,),
-            source=self.worker.source,
-            clock=self.clock,
-            check=self._check,
-        )
-        return outputs, measure(watch, self.rules)
-
-    def _load(self, case: InputCase, matrices: Matrices) -> OutputCheck:
-        """Have a case computed from now on; what its outputs are."""
         job = self.worker.job
         product = {
             "a": str(matrices.a_path),
@@ -661,9 +648,12 @@ class _LiveInputBench:
         if refused := said.get("refused"):
             error = failed(refused, job.output)
             raise RefusedError(f"{case}: {error.what}", why=error.why, fix=error.fix)
-        return read(
-            OutputCheck, write(said["loaded"]["outputs"]), name="the outputs", tolerant=True
+        found = write(said["loaded"]["outputs"])
+        outputs = read(OutputCheck, found, name="the outputs", tolerant=True)
+        watch = WindowInputs(
+            counts=(job.count,), source=self.worker.source, clock=self.clock, check=self._check
         )
+        return outputs, measure(watch, self.rules)
 
     def _check(self) -> None:
         self.worker.job.check()

@@ -447,6 +447,7 @@ USUAL = SWEEPS[6]
 
 Matrix: TypeAlias = NDArray[Any]
 
+# Name here and numpy type, by safetensors' name, of all that a product computes with.
 _FILE_TYPES: dict[str, tuple[str, Any]] = {
     "F64": ("fp64", np.float64),
     "F32": ("fp32", np.float32),
@@ -456,7 +457,6 @@ _FILE_TYPES: dict[str, tuple[str, Any]] = {
     "F8_E5M2": ("fp8_e5m2", ml_dtypes.float8_e5m2),
     "I8": ("int8", np.int8),
 }
-"""Name here and numpy type, by safetensors' name, of all that a product computes with."""
 _NAMES = {np.dtype(number): name for name, number in _FILE_TYPES.values()}
 
 _LONGEST = 80  # characters of a name that are repeated in a message
@@ -862,7 +862,9 @@ def fill(
             bits = np.ascontiguousarray(matrix).view(STORAGE[dtype][1])
             changed: Any = _CHANGES[call.name](random, bits, WIDTHS[dtype], *call.values)
             matrix = changed.view(STORAGE[dtype][0])
-    return Filled(matrix, _non_finite(matrix, dtype), saturated)
+    with np.errstate(invalid="ignore"):  # of signalling NaN
+        non_finite = matrix.size - int(np.isfinite(matrix).sum())
+    return Filled(matrix, non_finite, saturated)
 
 
 def _numbers(
@@ -886,13 +888,6 @@ def _numbers(
         if call.name in _ARRANGED:
             values = _ARRANGED[call.name](random, values, *call.values)
     return cast(values, dtype)
-
-
-def _non_finite(matrix: Matrix, dtype: str) -> int:
-    if dtype == "int8":
-        return 0
-    with np.errstate(invalid="ignore"):  # of signalling NaN
-        return matrix.size - int(np.isfinite(matrix).sum())
 
 
 def _check(operand: Operand, shape: _Shape, dtype: str) -> None:

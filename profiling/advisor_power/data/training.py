@@ -11,8 +11,6 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
-from statistics import median
-from types import MappingProxyType
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -146,7 +144,7 @@ def _with_clocks(points: Sequence[InputPoint]) -> Iterator[InputPoint]:
     for p in points:
         paces = [point.flop_per_s / point.clock_mhz for point in alike.get(_kind(p), ())]
         is_slowed = bool(paces) and p.held_back
-        yield replace(p, clock_mhz=p.flop_per_s / median(paces)) if is_slowed else p
+        yield replace(p, clock_mhz=p.flop_per_s / float(np.median(paces))) if is_slowed else p
 
 
 def _kind(p: InputPoint) -> tuple[object, ...]:
@@ -233,9 +231,11 @@ def _median(points: _Points) -> FittedPower:
     return lambda points: np.array([p.idle_w + energy_j[p.dtype] * p.flop_per_s for p in points])
 
 
-METHODS: Mapping[str, _PowerLearner] = MappingProxyType(
-    {"model": physics_and_trees, "physics": physics_alone, "median": _median}
-)
+METHODS: Mapping[str, _PowerLearner] = {
+    "model": physics_and_trees,
+    "physics": physics_alone,
+    "median": _median,
+}
 """Every learner by name; the first one is the model."""
 
 

@@ -294,15 +294,13 @@ class Failure:
     """A window that could not be measured.
 
     Attributes:
-        error: The whole message, with where to look.
-        reason: The same in a line without paths, as a point keeps it.
-        cause: What was raised.
+        reason: In a line without paths, as a point keeps it.
+        cause: What was raised; its text also says where to look.
     """
 
     target: Target
-    error: str
-    reason: str = ""
-    cause: AdvisorError | None = None
+    reason: str
+    cause: AdvisorError
 
 
 @dataclass(frozen=True, slots=True)
@@ -687,7 +685,13 @@ class _Task:
             with self._testbed.phase_lock.measuring():
                 self.waiting_s += self._testbed.clock.now_s() - requested_s
                 if missing:
-                    self._measure_active_idle()
+                    power_w, ready = None, self._pool.processes
+                    # What open contexts draw: clocks stay up for them. A job without a gate works
+                    # already.
+                    if ready and all(spec.job.progress.gate for spec in ready):
+                        source, rules = self._testbed.source, self._conditions.rules
+                        power_w = measure_idle(source, self._testbed.clock, rules)
+                    self._conditions = replace(self._conditions, active_idle_power_w=power_w)
                 left = self._windows(left, alone)
 
     def try_again(self, failure: Failure) -> None:
@@ -704,8 +708,7 @@ class _Task:
         self._reporter.failure(failure)
         if len(failure.target.specs) > 1:
             moment = self._testbed.clock.utc()
-            reason = failure.reason or failure.error
-            self._store.add([failure.target.failed(self._conditions, moment, reason)])
+            self._store.add([failure.target.failed(self._conditions, moment, failure.reason)])
 
     def _start(self, specs: Sequence[ProcessSpec]) -> list[ProcessSpec]:
         """Bring the pool to these processes; those that had to be started."""
@@ -724,15 +727,6 @@ class _Task:
             self._reporter.phase(f"{ready} ready after {took_s:.0f} s")
         return missing
 
-    def _measure_active_idle(self) -> None:
-        """What open contexts draw: clocks stay up for them. A job without a gate works already."""
-        ready = self._pool.processes
-        power_w = None
-        if ready and all(spec.job.progress.gate for spec in ready):
-            testbed = self._testbed
-            power_w = measure_idle(testbed.source, testbed.clock, self._conditions.rules)
-        self._conditions = replace(self._conditions, active_idle_power_w=power_w)
-
     def _windows(self, targets: Sequence[Target], alone: bool) -> list[Target]:
         """Take the windows; those that are left when processes must be started again."""
         for number, target in enumerate(targets, start=1):
@@ -750,7 +744,7 @@ class _Task:
         if verdict := self._retry_limit.verdict(target.jobs):
             # What was given up before says the same, and why.
             reasons = (
-                f.cause.why if f.cause and f.cause.what == verdict else f.reason
+                f.cause.why if f.cause.what == verdict else f.reason
                 for f in reversed(self._failed)
                 if f.target.jobs == target.jobs
             )
@@ -769,7 +763,7 @@ class _Task:
     def _fail(self, target: Target, error: AdvisorError) -> None:
         # Of the fix only the last line of the job's output, which is below the first: no paths.
         reason = "; ".join(filter(None, (error.what, error.why, *error.fix.splitlines()[1:][-1:])))
-        failure = Failure(target, str(error), reason, error)
+        failure = Failure(target, reason, error)
         self.failures.append(failure)
         self._failed.append(failure)
 

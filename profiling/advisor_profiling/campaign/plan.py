@@ -731,7 +731,10 @@ def _plan_entry(field: read.YamlField, jobs: Collection[str]) -> PlanEntry:
         "sample": read.count,
         "selves": read.flag,
         "sets": lambda field: _read_sets(field, jobs),
-        "splits": _splits,
+        "splits": lambda field: _flat(
+            read_split(read.text(item), _where(item))
+            for item in _items(field, "a list of splits such as [nine, uncapped]")
+        ),
         "repeats": read.count,
     }
     values = read.record(field, readers, required=("splits",))
@@ -780,11 +783,6 @@ def _job_name(name: str, field: read.YamlField, jobs: Collection[str]) -> str:
         error = _no_such_job(name, jobs)
         raise field.fault(error.what, error.fix)
     return name
-
-
-def _splits(field: read.YamlField) -> tuple[SplitRequest, ...]:
-    items = _items(field, "a list of splits such as [nine, uncapped]")
-    return _flat(read_split(read.text(item), _where(item)) for item in items)
 
 
 def _items(field: read.YamlField, what: str) -> list[read.YamlField]:

@@ -108,6 +108,7 @@ def _nvml_error(function: str, code: int) -> SourceError:
     return SourceError(f"{function} failed: {name} (NVML error {code})", why=why, fix=fix)
 
 
+# Channel to GPM metric number.
 METRICS: dict[str, int] = {
     "counter.gpu_busy": 1,
     "counter.sm_active": 2,
@@ -124,7 +125,6 @@ METRICS: dict[str, int] = {
     "counter.nvlink_rx": 60,
     "counter.nvlink_tx": 61,
 }
-"""Channel to GPM metric number."""
 
 
 class _Gpm:

@@ -37,7 +37,7 @@ from advisor.validity.sensor_record import EnergyCounter, SensorRecord
 from advisor.wire.power import KernelReport, StretchPower
 from advisor_cli.power.kernel import report_lines
 from advisor_data.measurements import KERNEL_REPORTS
-from advisor_power import gpu_worker, kernels
+from advisor_power import gpu_worker, kernels, sensor
 from advisor_power.gpu_worker import AnsweringSpec, GpuWorker, started
 from advisor_power.kernels import (
     BLOCK_RUNS,
@@ -74,7 +74,6 @@ from advisor_power.kernels import (
     stitch,
     stretch_power,
 )
-from advisor_power.sensor import recording
 from advisor_profiling.window import CounterTick, Step
 
 PIPES = ["--commands", "c", "--answers", "a"]
@@ -309,7 +308,7 @@ class Source:
 
 def lines_of(source: Source, polls: int) -> list[list[Any]]:
     """What so many polls write, without times; a millisecond between two."""
-    poll, found = recording.burst_poll(cast("Any", source), lambda: source.now_s), list[list[Any]]()
+    poll, found = sensor.burst_poll(cast("Any", source), lambda: source.now_s), list[list[Any]]()
     for _ in range(polls):
         found += poll(source.now_s)
         source.now_s = round(source.now_s + 0.001, 6)
@@ -339,7 +338,7 @@ def test_poller_writes_the_power_of_the_memory() -> None:
 
 def test_late_look_dates_no_change(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the host held the poller up, the change could be of any moment meanwhile."""
-    monkeypatch.setattr(recording, "LATE_S", 0.0005)
+    monkeypatch.setattr(sensor, "LATE_S", 0.0005)
     assert lines_of(Source([100.0, *[200.0] * 49]), 50) == []
 
 
@@ -356,7 +355,8 @@ def test_readings_and_reasons_are_found_by_time(tmp_path: Path) -> None:
     """The power limit is no fault; what began before a run and holds on counts."""
     file = tmp_path / "power.jsonl"
     file.touch()
-    seen = PolledReadings(file)
+    polled = file.open()
+    seen = PolledReadings(polled)
 
     def append(text: str) -> None:
         with file.open("a") as held:
@@ -381,7 +381,7 @@ def test_readings_and_reasons_are_found_by_time(tmp_path: Path) -> None:
         "clock held back: sw-thermal",
     )
     assert seen.held_back(4.5, 5.0) == ""
-    seen.close()
+    polled.close()
 
 
 # the other gpu of a collective

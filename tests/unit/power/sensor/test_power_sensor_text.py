@@ -17,8 +17,7 @@ from advisor.formats.wire import read
 from advisor.settings import read_settings
 from advisor.validity.sensor_record import SensorRecord, keep_record
 from advisor_cli import app as command_line
-from advisor_power.sensor.analysis import record_of
-from advisor_power.sensor.recording import read_trace
+from advisor_power.sensor import read_trace, record_of
 from advisor_profiling import doctor as checks
 from advisor_profiling.doctor import Finding, examine
 

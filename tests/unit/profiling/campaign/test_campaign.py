@@ -200,7 +200,9 @@ def test_starved_job_marks_the_point(tmp_path: Path) -> None:
     starved = [pair_point(30, 70, rate_2=0.0), *PAIRS[1:]]
     outcome, _ = run(ReplayTestbed(SOLO, starved), tmp_path, block(*targets_of("gemm", "triad")))
     (failure,) = outcome.failures
-    assert re.search("triad at 70 % made fewer than two steps.*starved by the job", failure.error)
+    assert re.search(
+        "triad at 70 % made fewer than two steps.*starved by the job", str(failure.cause)
+    )
     assert len(good(tmp_path)) == 3
 
 

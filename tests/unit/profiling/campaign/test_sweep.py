@@ -112,7 +112,7 @@ def test_failure_that_stays_costs_its_share_only(tmp_path: Path, where: str) -> 
     result, told = run(testbed, tmp_path)
     assert sorted(kept(tmp_path)) == [20, 100]
     assert told.failures == list(result.failures)
-    assert [(f.target, f.error) for f in result.failures] == [
+    assert [(f.target, str(f.cause)) for f in result.failures] == [
         (solo(UNGATED, Share(50)), "bad checkpoint.")
     ]
     assert all(process.ended for process in testbed.processes)

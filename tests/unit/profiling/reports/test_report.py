@@ -11,6 +11,7 @@ from store_points import any_point, point
 from advisor.core.gpu import Share
 from advisor.core.job import Job
 from advisor.core.records import FLAGS, SoloPoint
+from advisor.errors import JobError
 from advisor_cli.console import show_chart
 from advisor_profiling.campaign.campaign import Failure, SweepResult
 from advisor_profiling.reports import ConsoleReporter, curves, problems, requests, summary, table
@@ -119,7 +120,8 @@ def test_summary_tells_the_median_error() -> None:
 
 
 THROTTLED = [point(share_percent=share, flags=("throttled",)) for share in (90.0, 20.0)]
-FAILURE = Failure(solo(Job(name="gemm", command=("x",)), Share(30)), "x ended with exit code 3")
+CAUSE = JobError("x ended with exit code 3")
+FAILURE = Failure(solo(Job(name="gemm", command=("x",)), Share(30)), CAUSE.what, CAUSE)
 
 
 def result(before: float | None, after: float | None, *failures: Failure) -> SweepResult:
@@ -161,14 +163,14 @@ def test_progress_lines_hold_numbers_flags_and_time_to_go() -> None:
     reporter.phase("measuring idle power [of 2]")
     reporter.point(FULL, 2, 10, 125.9)
     reporter.point(point(), 3, 10, 0.0)
-    reporter.failure(dataclasses.replace(FAILURE, error="bad [/checkpoint]"))
+    reporter.failure(dataclasses.replace(FAILURE, cause=JobError("bad [/checkpoint]")))
     ConsoleReporter(Console(file=file), replayed=True).point(FULL, 1, 1, 0.0)
     assert file.getvalue().splitlines() == [
         "  measuring idle power [of 2] ...",
         "  2/10  gemm 50 % = 66 units  200 images/s ±0.50 %  400.0 W ±0.50 %  eta 2:05"
         "  [noisy-rate, cpu-bound]",
         "  3/10  gemm 50 % = - units  100 steps/s  - W  eta 0:00",
-        "  failed: gemm at 30 %: bad [/checkpoint]",
+        "  failed: gemm at 30 %: bad [/checkpoint].",
         "  1/1  gemm 50 % = 66 units  200 images/s  400.0 W  eta 0:00  [noisy-rate, cpu-bound]",
     ]
     ascii_file = io.TextIOWrapper(io.BytesIO(), encoding="ascii")

@@ -15,7 +15,7 @@ import pytest
 import workload_scripts
 from hypothesis import given, settings, strategies as st
 
-from advisor_power.sensor.recording import steps_and_bursts, waves
+from advisor_power.sensor import steps_and_bursts, waves
 from advisor_profiling.window import VirtualClock
 
 cases = workload_scripts.load("library_check")
