@@ -287,18 +287,9 @@ class Predictor(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ExpectedPair:
-    """What is expected of jobs at n splits, without intervals.
-
-    Attributes:
-        speeds: Of each job that always has something to do; shape (jobs, n).
-        power_w: Shape (n,).
-    """
-
-    speeds: Floats
-    power_w: Floats
-
+ExpectedPair: TypeAlias = tuple[Floats, Floats]
+"""What is expected of jobs at n splits, without intervals: the speed of each job that always has
+something to do, shape (jobs, n), and the power, W, shape (n,)."""
 
 PairQuery: TypeAlias = tuple[Sequence[Profile], Sequence[Split]]
 """Jobs, and the splits that they are asked for at."""

@@ -474,7 +474,21 @@ def _obstacle(
                 f"the service has not noticed yet that {folder.name} has ended",
                 fix="start the service, which does that at once",
             )
-        missing = _not_stored(folder, store)
+        # What its jobs did and the store does not have; found by reading, as a full disk
+        # allows.
+        lines = observation_lines(LaunchFolder(folder))
+        with InputError.instead_of(
+            InputError,
+            f"an observation of {folder.name} cannot be read",
+            fix="look at its observations.jsonl, and remove the folder by hand",
+        ):
+            observations = [from_row(Observation, json_row(line)) for line in lines]
+        missing = [
+            observation
+            for observation in observations
+            if observation.point_id
+            not in {o.point_id for o in store.observations(jobs=observation.jobs)}
+        ]
         if dry_run:
             return None
         store.add(missing)
@@ -491,25 +505,3 @@ def _obstacle(
     except OSError as error:
         return f"it cannot be removed: {error.strerror}"
     return None
-
-
-def _not_stored(folder: Path, store: Store) -> list[Observation]:
-    """What its jobs did and the store does not have; found by reading, as a full disk allows.
-
-    Raises:
-        InputError: it cannot be read from the folder.
-        StoreError: the store cannot be read.
-    """
-    lines = observation_lines(LaunchFolder(folder))
-    with InputError.instead_of(
-        InputError,
-        f"an observation of {folder.name} cannot be read",
-        fix="look at its observations.jsonl, and remove the folder by hand",
-    ):
-        observations = [from_row(Observation, json_row(line)) for line in lines]
-    return [
-        observation
-        for observation in observations
-        if observation.point_id
-        not in {o.point_id for o in store.observations(jobs=observation.jobs)}
-    ]

@@ -198,19 +198,18 @@ OPTIONAL_LEARNERS = (MEMORY_POWER_LEARNER,)
 
 
 def learners_for(rows: Rows) -> tuple[HeadLearner, ...]:
-    """Of all heads that can be learned from rows: the optional ones, where there are enough."""
-    return (*HEAD_LEARNERS, *(x for x in OPTIONAL_LEARNERS if _is_enough(rows, x)))
-
-
-def _is_enough(rows: Rows, learner: HeadLearner) -> bool:
-    """Whether an optional head was measured of enough jobs.
+    """Of all heads that can be learned from rows: optional ones where enough jobs were measured.
 
     And in two runs, since intervals are made of errors in another run.
     """
-    measured = learner.is_measured(rows)
-    kinds = (measured & (rows.kind == UNCAPPED), measured & (rows.kind != UNCAPPED))
-    jobs = min(len(rows.take(kind).jobs) for kind in kinds)
-    return jobs >= FEWEST_JOBS and len(np.unique(rows.run[measured])) > 1
+    learners = [*HEAD_LEARNERS]
+    for learner in OPTIONAL_LEARNERS:
+        measured = learner.is_measured(rows)
+        kinds = (measured & (rows.kind == UNCAPPED), measured & (rows.kind != UNCAPPED))
+        jobs = min(len(rows.take(kind).jobs) for kind in kinds)
+        if jobs >= FEWEST_JOBS and len(np.unique(rows.run[measured])) > 1:
+            learners.append(learner)
+    return tuple(learners)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

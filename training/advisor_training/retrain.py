@@ -12,6 +12,7 @@ The points are the bundled ones and this site's own: what was measured there, an
 teach. A file next to a model says which of them it has learned from.
 """
 
+import itertools
 import json
 import math
 import shutil
@@ -84,7 +85,6 @@ from advisor_training.rows import (
 )
 from advisor_training.scoring import Resamples, fractions, rounded_percent
 from advisor_training.train import (
-    Trained,
     TrainingSet,
     dataset_sha256,
     fit_model,
@@ -550,36 +550,30 @@ def compare(
     champion: pd.DataFrame, challenger: pd.DataFrame, groups: Mapping[str, Mask]
 ) -> tuple[ComparedFigure, ...]:
     """Both figures of two `scores` over every group, a mask of their rows, that has some."""
-    return tuple(
-        figure_compared
-        for group, mask in groups.items()
-        for figure in FIGURES
-        if (figure_compared := _compared(champion[mask], challenger[mask], group, figure))
-        is not None
-    )
-
-
-def _compared(
-    champion: pd.DataFrame, challenger: pd.DataFrame, group: str, figure: FigureName
-) -> ComparedFigure | None:
-    both = champion.assign(champion=champion[figure], challenger=challenger[figure])
-    both = both.dropna(subset=["champion", "challenger"])
-    if both.empty:
-        return None
-    jobs, pairs = both["left_out"].nunique(), list(zip(both["job_a"], both["job_b"], strict=True))
-    gain = Resamples(pairs).mean((both["champion"] - both["challenger"]).to_numpy())
-    return ComparedFigure(
-        group=group,
-        figure=figure,
-        tests=len(both),
-        jobs=jobs,
-        champion_percent=rounded_percent(both["champion"].mean()),
-        challenger_percent=rounded_percent(both["challenger"].mean()),
-        gain_percent=rounded_percent(gain.value),
-        low_percent=rounded_percent(gain.low),
-        high_percent=rounded_percent(gain.high),
-        decides=jobs >= _LEAST_JOBS and len(set(pairs)) >= _LEAST_PAIRS,
-    )
+    compared: list[ComparedFigure] = []
+    for (group, mask), figure in itertools.product(groups.items(), FIGURES):
+        both = champion[["left_out", "job_a", "job_b"]][mask]
+        both = both.assign(champion=champion[figure], challenger=challenger[figure]).dropna()
+        if both.empty:
+            continue
+        jobs = both["left_out"].nunique()
+        pairs = list(zip(both["job_a"], both["job_b"], strict=True))
+        gain = Resamples(pairs).mean((both["champion"] - both["challenger"]).to_numpy())
+        compared.append(
+            ComparedFigure(
+                group=group,
+                figure=figure,
+                tests=len(both),
+                jobs=jobs,
+                champion_percent=rounded_percent(both["champion"].mean()),
+                challenger_percent=rounded_percent(both["challenger"].mean()),
+                gain_percent=rounded_percent(gain.value),
+                low_percent=rounded_percent(gain.low),
+                high_percent=rounded_percent(gain.high),
+                decides=jobs >= _LEAST_JOBS and len(set(pairs)) >= _LEAST_PAIRS,
+            )
+        )
+    return tuple(compared)
 
 
 def decide(compared: Sequence[ComparedFigure], news: Sequence[str]) -> tuple[bool, str]:
@@ -636,19 +630,6 @@ def training_set(points: PointSet) -> TrainingSet:
         rows=made_from.rows.assign(weight=made_from.rows.weight * weights),
         blind=made_from.blind.assign(weight=made_from.blind.weight * weights),
     )
-
-
-def train_challenger(
-    points: PointSet, made_from: TrainingSet, now: datetime, on_stage: OnStage
-) -> tuple[Trained, Artefact]:
-    """A model of all checked points, which no folder has yet.
-
-    Raises:
-        InputError: there are too few jobs.
-    """
-    trained = fit_model(made_from.rows, on_stage("training the challenger"), made_from.blind)
-    ids = json.dumps(sorted(points.ids), indent=0).encode() + b"\n"
-    return trained, make_artefact(made_from, trained, now, {POINTS: ids})
 
 
 def _compare_with(
@@ -851,7 +832,9 @@ def _challenged(
     made_from = training_set(sifted.accepted)
     if made_from.facts.sha256 == old.dataset.sha256:
         return replace(report, why="nothing of what is new can be learned from")
-    trained, artefact = train_challenger(sifted.accepted, made_from, now, on_stage)
+    trained = fit_model(made_from.rows, on_stage("training the challenger"), made_from.blind)
+    ids = json.dumps(sorted(sifted.accepted.ids), indent=0).encode() + b"\n"
+    artefact = make_artefact(made_from, trained, now, {POINTS: ids})
     checked, rows = usable_points(with_flags(learned)), made_from.rows
     compared = _compare_with(checked, sifted.accepted, rows, trained.held_out, on_stage)
     new = artefact.manifest

@@ -128,11 +128,6 @@ def whole_gpu(solos: Iterable[SoloPoint]) -> list[SoloPoint]:
     return [p for p in solos if p.share_percent == 100 and p.rate > 0 and (p.power_w or 0) > 0]
 
 
-def _references_by_job(solos: Iterable[SoloPoint]) -> dict[str, list[SoloPoint]]:
-    """Those that can be divided by, by name of job."""
-    return grouped(whole_gpu(solos), lambda solo: solo.job)
-
-
 def _references_of(
     point: PairPoint, references: Mapping[str, Sequence[SoloPoint]]
 ) -> list[SoloReference | None]:
@@ -396,7 +391,7 @@ def make_measurements(
     same.
     """
     left_out: Counter[str] = Counter()
-    references = _references_by_job(solos)
+    references = grouped(whole_gpu(solos), lambda solo: solo.job)
     measurements: list[Measurement] = []
     readable: list[PairPoint] = []
     for point in points:
@@ -1193,7 +1188,7 @@ def load_dataset(
     read_named = _NAMED.get(str(which))
     points = read_named() if read_named else read_points(Path(which))
     are_together = relative and any(isinstance(point, PairPoint) for point in points)
-    solos = _references_by_job(_alone_of(solo)) if are_together else None
+    solos = grouped(whole_gpu(_alone_of(solo)), lambda point: point.job) if are_together else None
     return frame(_frame_row(point, solos) for point in points)
 
 

@@ -876,33 +876,22 @@ def _expected(
         bounds = _NO_BOUNDS
         if question.min_speed and question.kept != "expected":
             bounds = bounds_without(data.rows, held_out, key[0], (profiles[0].job, profiles[1].job))
-        named = (
-            _prediction(held_out, test, split, profiles, bounds)
-            for test, split in zip(its, data.rows.splits(held_out.row[its]), strict=True)
-        )
-        options = {
-            name: prediction for name, prediction in named if _in_scope(name, question.scope)
-        }
+        options: dict[str, Prediction] = {}
+        for test, split in zip(its, data.rows.splits(held_out.row[its]), strict=True):
+            if _in_scope(str(split), question.scope):
+                speeds = zip(profiles, held_out.heads["speed"][test].tolist(), strict=True)
+                options[str(split)] = Prediction(
+                    split=split,
+                    parts=tuple(
+                        predicted_part(profile, speed_around(bounds, speed, split, n, profiles))
+                        for n, (profile, speed) in enumerate(speeds)
+                    ),
+                    power_w=Interval.sure(float(held_out.power_w[test])),
+                )
         if _in_scope("exclusive", question.scope):
             options["exclusive"] = predict_exclusive(profiles)
         if options:
             yield key, options
-
-
-def _prediction(
-    held_out: HeldOut,
-    test: int,
-    split: Split,
-    profiles: tuple[Profile, Profile],
-    bounds: Strata,
-) -> tuple[str, Prediction]:
-    speeds, power_w = held_out.heads["speed"][test].tolist(), float(held_out.power_w[test])
-    parts = tuple(
-        predicted_part(profile, speed_around(bounds, speed, split, n, profiles))
-        for n, (profile, speed) in enumerate(zip(profiles, speeds, strict=True))
-    )
-    exact_w = Interval(power_w, power_w, power_w)
-    return str(split), Prediction(split=split, parts=parts, power_w=exact_w)
 
 
 def _pick(
