@@ -644,7 +644,7 @@ def crowded(sm: Floats, dram: Floats, corner: float | Floats = CORNER) -> Floats
 
 
 FIXED, EXPONENT = 0.35, 0.25
-"""Of the form that `advisor.predict.card` explains."""
+"""Of the form that `advisor.predict.predictions` explains."""
 
 # Of the highest: the lowest that a bundled window at the limit had is 0.68.
 _LEAST_CLOCK = 0.5

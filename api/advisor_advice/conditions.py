@@ -35,16 +35,6 @@ from advisor.core.records import (
 )
 from advisor.core.wording import unknown_job
 from advisor.errors import InputError
-from advisor.predict.card import (
-    CardFactor,
-    CardPredictor,
-    LimitPredictor,
-    card_factor,
-    limit_warnings,
-    observation_ratio,
-    reference_logs,
-    under_limit,
-)
 from advisor.predict.kernels import Kernels, MeanEstimate, computes_in_bursts, kernels_beside
 from advisor.predict.measured import (
     POWER,
@@ -55,7 +45,20 @@ from advisor.predict.measured import (
     narrowed,
     windows_of,
 )
-from advisor.predict.predictions import Prediction, Predictions, Predictor, is_within
+from advisor.predict.predictions import (
+    CardFactor,
+    CardPredictor,
+    LimitPredictor,
+    Prediction,
+    Predictions,
+    Predictor,
+    card_factor,
+    is_within,
+    limit_warnings,
+    observation_ratio,
+    reference_logs,
+    under_limit,
+)
 from advisor.predict.profiles import (
     IDLE,
     Floats,

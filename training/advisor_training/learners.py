@@ -23,7 +23,7 @@ from sklearn.utils import validation
 
 from advisor.core.records import grouped
 from advisor.errors import InputError
-from advisor.predict.card import CARD_SPREAD
+from advisor.predict.predictions import CARD_SPREAD
 from advisor.predict.profiles import Floats, Profile, rounded
 from advisor_models.model_predictor import MEMORY_POWER, POWER, SPEED, Head
 from advisor_models.registry import UNCAPPED

@@ -174,17 +174,15 @@ def solo_reference(
 
 def job_classes(solos: Sequence[SoloPoint]) -> Classes:
     """The class of each (GPU model, job) from its points on the whole GPU, medians over all."""
-    points = grouped(solos, lambda point: (point.gpu_model, point.job))
-    return {key: code for key, of_job in points.items() if (code := _class(of_job))}
-
-
-def _class(points: Sequence[SoloPoint]) -> str | None:
-    compute = _median_of(points, "sm_active_percent")
-    medians = (_median_of(points, name) for name in MEMORY_COUNTERS)
-    memory = next((percent for percent in medians if percent is not None), None)
-    if compute is None or memory is None:
-        return None
-    return "".join("H" if percent >= HIGH_PERCENT else "L" for percent in (compute, memory))
+    classes: dict[tuple[str, str], str] = {}
+    for key, points in grouped(solos, lambda point: (point.gpu_model, point.job)).items():
+        compute = _median_of(points, "sm_active_percent")
+        medians = (_median_of(points, name) for name in MEMORY_COUNTERS)
+        memory = next((percent for percent in medians if percent is not None), None)
+        if compute is not None and memory is not None:
+            of_axes = ("H" if percent >= HIGH_PERCENT else "L" for percent in (compute, memory))
+            classes[key] = "".join(of_axes)
+    return classes
 
 
 def _median_of(points: Sequence[SoloPoint], column: str) -> float | None:

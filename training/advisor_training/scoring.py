@@ -288,7 +288,17 @@ def bounds_of(residuals: Residuals, coverage: float = COVERAGE) -> dict[str, Log
         n: its for n, its in by_stratum.items() if len(np.unique(its.left_out)) >= FEWEST_JOBS
     }
     bounds = {name: _bounds(its, coverage) for name, its in (pooled | sufficient).items()}
-    return bounds | _bounds_by_gpu_model(residuals, coverage)
+    if residuals.gpu_model is None or len(np.unique(residuals.gpu_model)) == 1:
+        return bounds
+    both = zip(residuals.stratum.tolist(), residuals.gpu_model.tolist(), strict=True)
+    on_models = np.array([on_gpu_model(*each) for each in both])
+    by_model = {str(name): residuals.take(on_models == name) for name in np.unique(on_models)}
+    return bounds | {
+        name: _bounds(its, coverage)
+        for name, its in by_model.items()
+        # Workloads enough for a quantile: rounding must not decide.
+        if len(np.unique(its.left_out)) * (1 - coverage) >= coverage - 1e-9
+    }
 
 
 def intervals(residuals: Residuals) -> dict[str, LogBounds]:
@@ -397,21 +407,6 @@ def _weights(residuals: Residuals) -> Floats:
     """Of each residual: jobs count the same, however many rows they have; adds up to 1."""
     _, job, rows_of_job = np.unique(residuals.left_out, return_inverse=True, return_counts=True)
     return 1 / (len(rows_of_job) * rows_of_job[job])
-
-
-def _bounds_by_gpu_model(residuals: Residuals, coverage: float) -> dict[str, LogBounds]:
-    """Of each GPU model with enough jobs, where there are several GPU models."""
-    if residuals.gpu_model is None or len(np.unique(residuals.gpu_model)) == 1:
-        return {}
-    both = zip(residuals.stratum.tolist(), residuals.gpu_model.tolist(), strict=True)
-    names = np.array([on_gpu_model(*each) for each in both])
-    parts = {str(name): residuals.take(names == name) for name in np.unique(names)}
-    return {
-        stratum: _bounds(its, coverage)
-        for stratum, its in parts.items()
-        # Workloads enough for a quantile: rounding must not decide.
-        if len(np.unique(its.left_out)) * (1 - coverage) >= coverage - 1e-9
-    }
 
 
 def _bounds(residuals: Residuals, coverage: float) -> LogBounds:

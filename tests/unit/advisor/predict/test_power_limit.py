@@ -9,7 +9,7 @@ from made_up_profiles import Physics, profile
 
 from advisor.core.gpu import ALL_GPUS, EQUAL, UNCAPPED, Split, without_limits
 from advisor.errors import InputError
-from advisor.predict.card import (
+from advisor.predict.predictions import (
     KEPT,
     LimitPredictor,
     limit_warnings,
