@@ -78,15 +78,16 @@ from advisor.wire.answers import DriftedJob, MeasuredTogether
 from advisor_data import Store, is_begun, open_store
 from advisor_data.bundled import (
     GPU_MODEL,
+    all_checks,
     bundled_points_together,
     bundled_reference_points,
     bundled_set_references,
     bundled_solo_points,
+    checked_counts,
     select,
 )
 from advisor_data.files import read_points
 from advisor_data.lists import Span
-from advisor_data.measurements import all_checks, checked_counts
 from advisor_models.model_predictor import ModelPredictor
 from advisor_models.registry import Registry
 from advisor_models.single_window import bundled_head, mean_window, window_of_point

@@ -83,10 +83,10 @@ from advisor_data.bundled import (
     bundled_set_points,
     bundled_set_references,
     bundled_solo_points,
+    checked_counts,
     select,
 )
 from advisor_data.files import read_points
-from advisor_data.measurements import checked_counts
 from advisor_models.model_predictor import HEADS, Head, inputs_of
 from advisor_models.registry import SPLIT, UNCAPPED
 

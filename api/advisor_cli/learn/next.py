@@ -18,8 +18,7 @@ from advisor.settings import Settings, read_settings
 from advisor_advice.conditions import checks_of, experience_of
 from advisor_cli.console import AsJson, Columns, as_json_text, print_table, say, say_lines, table_of
 from advisor_data import is_begun, open_store
-from advisor_data.bundled import GPU_MODEL
-from advisor_data.measurements import checked_counts
+from advisor_data.bundled import GPU_MODEL, checked_counts
 from advisor_models.registry import Registry
 from advisor_profiling.campaign.plan import DEFAULT_SPLITS, plan_from_options, to_yaml
 from advisor_training.next import MeasuredSoFar, NextStep, measured_so_far, next_steps

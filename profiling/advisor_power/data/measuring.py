@@ -31,7 +31,7 @@ from advisor.predict.kernels import MeanEstimate
 from advisor.settings import Settings
 from advisor.validity.sensor_record import power_timing, record_for
 from advisor.wire.power import Estimate
-from advisor_data.measurements import all_sensors
+from advisor_data.bundled import all_sensors
 from advisor_power.data.fill import Fingerprint, fill_pair, fingerprint, pinned
 from advisor_power.data.language import USUAL, OperandPair, parse_operands
 from advisor_power.gpu_worker import (

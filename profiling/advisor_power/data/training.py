@@ -23,7 +23,7 @@ from advisor.core.records import grouped
 from advisor.errors import InputError
 from advisor.predict.profiles import Float32s, Floats
 from advisor.wire.power import FEATURES, InputPoint
-from advisor_data.measurements import input_points_sha256, input_points_text
+from advisor_data.bundled import input_points_sha256, input_points_text
 from advisor_models.registry import LogBounds, hashes, version_of, write_parsed
 from advisor_power.data.fill import FILE, features_of
 from advisor_power.data.language import Call, Operand, OperandPair

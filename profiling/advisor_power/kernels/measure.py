@@ -33,7 +33,7 @@ from advisor.formats.wire import RecordLines, read, slug, write
 from advisor.predict.profiles import Floats
 from advisor.validity.sensor_record import AVERAGE_SETTLE_S, PowerChannel, SensorRecord
 from advisor.wire.power import CurveBin, Difference, Estimate, Histogram, KernelReport, StretchPower
-from advisor_data.measurements import KERNEL_REPORTS
+from advisor_data.bundled import KERNEL_REPORTS
 from advisor_power.gpu_worker import Conditions, Step
 from advisor_power.kernels.runs import (
     IDLE,

@@ -32,7 +32,7 @@ from advisor.predict.profiles import Floats
 from advisor.settings import Settings
 from advisor.validity.sensor_record import PowerChannel, SensorRecord, record_for
 from advisor.wire.power import Estimate, KernelReport
-from advisor_data.measurements import bundled_kernels
+from advisor_data.bundled import bundled_kernels
 from advisor_power.gpu_worker import GpuWorker, WorkerPlace, WorkerReady, open_worker
 from advisor_power.sensor.analysis import slope
 from advisor_power.sensor.recording import Poller

@@ -28,7 +28,7 @@ from advisor.core.wording import listed
 from advisor.errors import InputError
 from advisor.predict.profiles import Floats
 from advisor.validity.sensor_record import SensorRecord
-from advisor_data.measurements import bundled_recording, bundled_sensors
+from advisor_data.bundled import bundled_recording, bundled_sensors
 
 _FORMAT = "advisor-power-trace-2"
 
