@@ -487,30 +487,23 @@ def reference_logs(
     """
     ratios: dict[str, dict[str, list[float]]] = {}
     for point in points:
-        profile = profiles.get((point.job, gpu_model))
+        profile, power_w = profiles.get((point.job, gpu_model)), point.power_w
         if point.gpu_model != gpu_model or profile is None or point.gpu_uuid in profile.gpu_uuids:
             continue
-        if (
-            not (point.gpus or profile.gpus > 1)  # else of no single card
-            and (ratio := _reference_ratio(point, profile)) is not None
-        ):
-            ratios.setdefault(point.gpu_uuid, {}).setdefault(point.job, []).append(ratio)
+        # Of several GPUs it is of no single card.
+        if not power_w or point.share_percent != WHOLE or point.gpus or profile.gpus > 1:
+            continue
+        limit_w = profile.power_limit_w or math.inf
+        below = max(power_w, profile.whole_gpu_power_w) < _BELOW_LIMIT * limit_w
+        # Only where the job runs at nearly the profile's rate does power tell of the card.
+        is_same = abs(point.rate / profile.whole_gpu_rate - 1) < 0.02
+        if below and is_same and _UNSTEADY.isdisjoint(point.flags):
+            logs = ratios.setdefault(point.gpu_uuid, {}).setdefault(point.job, [])
+            logs.append(math.log(power_w / profile.whole_gpu_power_w))
     return {
         card: {job: statistics.median(logs) for job, logs in jobs.items()}
         for card, jobs in ratios.items()
     }
-
-
-def _reference_ratio(point: SoloPoint, profile: Profile) -> float | None:
-    """Log of a job's power alone on the whole GPU over its profile's; None: not comparable."""
-    power_w, limit_w = point.power_w, profile.power_limit_w or math.inf
-    if not power_w or not _UNSTEADY.isdisjoint(point.flags) or point.share_percent != WHOLE:
-        return None
-    below = max(power_w, profile.whole_gpu_power_w) < _BELOW_LIMIT * limit_w
-    # Only where the job runs within this part of the profile's rate does power tell of the card.
-    if not below or abs(point.rate / profile.whole_gpu_rate - 1) >= 0.02:
-        return None
-    return math.log(power_w / profile.whole_gpu_power_w)
 
 
 def host_factor(kind: JobKind, profile: Profile, here: Iterable[SoloPoint]) -> tuple[float, float]:
@@ -567,18 +560,18 @@ class CardPredictor:
     in them that a factor could take out (docs/measurements/model.md, 2026-11-23).
 
     It is made with the predictor of a usual card and with profiles that were measured.
+
+    Attributes:
+        brought: The profiles as the card would have measured them.
     """
 
     def __init__(
-        self, predictor: Predictor, profiles: Iterable[Profile], factor: CardFactor
+        self, predictor: Predictor, profiles: Sequence[Profile], factor: CardFactor
     ) -> None:
         self._predictor = predictor
-        self._brought = {profile: _on_card(profile, factor) for profile in profiles}
-        self._measured = {brought: profile for profile, brought in self._brought.items()}
-
-    def brought(self, profiles: Iterable[Profile]) -> tuple[Profile, ...]:
-        """The profiles as the card would have measured them."""
-        return tuple(self._brought[profile] for profile in profiles)
+        on_card = {profile: _on_card(profile, factor) for profile in profiles}
+        self.brought = tuple(on_card[profile] for profile in profiles)
+        self._measured = dict(zip(self.brought, profiles, strict=True))
 
     def predict(self, profiles: Sequence[Profile], splits: Sequence[Split]) -> Predictions:
         """One prediction for each split, in their order; profiles are `brought` ones."""
@@ -658,16 +651,16 @@ def limit_warnings(profiles: Iterable[Profile]) -> Iterator[str]:
 
 
 class LimitPredictor:
-    """Predicts for a card with a lower power limit than the profiles were measured under."""
+    """Predicts for a card with a lower power limit than the profiles were measured under.
 
-    def __init__(self, predictor: Predictor, profiles: Iterable[Profile], limit_w: float) -> None:
+    Attributes:
+        brought: The profiles as the card would have measured them.
+    """
+
+    def __init__(self, predictor: Predictor, profiles: Sequence[Profile], limit_w: float) -> None:
         self._predictor, self._limit_w = predictor, limit_w
-        self._brought = {profile: under_limit(profile, limit_w) for profile in profiles}
-        self._measured = {brought: profile for profile, brought in self._brought.items()}
-
-    def brought(self, profiles: Iterable[Profile]) -> tuple[Profile, ...]:
-        """The profiles as the card would have measured them."""
-        return tuple(self._brought[profile] for profile in profiles)
+        self.brought = tuple(under_limit(profile, limit_w) for profile in profiles)
+        self._measured = dict(zip(self.brought, profiles, strict=True))
 
     def predict(self, profiles: Sequence[Profile], splits: Sequence[Split]) -> Predictions:
         """One prediction for each split, in their order; profiles are `brought` ones.

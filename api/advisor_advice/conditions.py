@@ -727,14 +727,14 @@ class Conditions:
         profiles = tuple(narrowed_by(p, hours) for p in profiles)
         if factor := self.card_of(profiles):
             predictor = CardPredictor(predictor, profiles, factor)
-            profiles = predictor.brought(profiles)
+            profiles = predictor.brought
         if drifts := self._drifts(profiles):
             predictor = DriftPredictor(predictor, drifts)
         if windows := self._windows(profiles):
             predictor = MeasuredPredictor(predictor, windows, self.gpu_uuid)
         if lower_w is not None:
             predictor = LimitPredictor(predictor, profiles, lower_w)
-            profiles = predictor.brought(profiles)
+            profiles = predictor.brought
         return predictor, tuple(profiles)
 
     def card_of(self, profiles: Sequence[Profile]) -> CardFactor | None:

@@ -78,8 +78,8 @@ Scope = Literal["read", "write", "launch", "admin"]
 SCOPES: tuple[Scope, ...] = ("read", "write", "launch", "admin")
 """What a token may do: ask; bring in points and observations; launch; all of it."""
 
-PREFIX = "adv_"
-"""Secrets begin with it, so that leak scanners recognise one."""
+# Secrets begin with it, so that leak scanners recognise one.
+_PREFIX = "adv_"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,7 +215,7 @@ class ServiceState(OpenDatabase):
             InputError: a living token has that name, or an argument is not as it should be.
         """
         token = _new_token(name, scopes, expires_at)
-        secret = PREFIX + secrets.token_urlsafe(32)
+        secret = _PREFIX + secrets.token_urlsafe(32)
         with self._writing() as connection:
             # A token that expired gives its name back.
             expired = (tokens.c.name == name) & (tokens.c.expires_at <= token.created_at)
@@ -405,11 +405,6 @@ class _Cleaned:
     dry_run: bool
     removed: tuple[EndedLaunch, ...]
     kept: tuple[EndedLaunch, ...]
-
-    @property
-    def size_bytes(self) -> int:
-        """Of the folders of all removed launches."""
-        return sum(launch.size_bytes for launch in self.removed)
 
 
 def clean_launches(

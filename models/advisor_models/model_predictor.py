@@ -75,8 +75,8 @@ from advisor_models.registry import (
     wider,
 )
 
-Features: TypeAlias = dict[str, Floats]
-"""By name, in the order of the columns; each shape (n,)."""
+# By name, in the order of the columns; each shape (n,).
+_Features: TypeAlias = dict[str, Floats]
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -100,15 +100,15 @@ class Head:
     target: str
     unit: str
     prior: str
-    features_of: Callable[[Sequence[Side]], Features]
-    prior_of: Callable[[Sequence[Side], Features], Floats]
+    features_of: Callable[[Sequence[Side]], _Features]
+    prior_of: Callable[[Sequence[Side], _Features], Floats]
     limit_of: Callable[[Sequence[Side]], float] | None = None
 
 
 def inputs_of(head: Head, sides: Sequence[Side]) -> tuple[Float32s, tuple[Floats, ...]]:
     """What a head takes of jobs at n splits: a part for each job, or one of all.
 
-    Features are all of the first part, then all of the next, shape (parts x n, features); priors
+    _Features are all of the first part, then all of the next, shape (parts x n, features); priors
     are of each part, shape (n,).
     """
     views = [(side, *beside(sides, n)) for n, side in enumerate(sides)]
@@ -211,7 +211,7 @@ class _ServedHead:
         return np.moveaxis(np.array(values), -1, 1)
 
     def outside(self, rows: Float32s) -> list[str]:
-        """Features that lie outside of what was learned from; shape (rows, features)."""
+        """_Features that lie outside of what was learned from; shape (rows, features)."""
         low, high = np.array(self.trained.ranges).T
         # A feature that was the same in all rows has no width; rounding is no extrapolation.
         reach = _OUTSIDE * (high - low) + 1e-6 * np.maximum(np.abs(low), np.abs(high))
@@ -279,7 +279,7 @@ class _Trees:
 
     Attributes:
         count: How many.
-        columns: Features of a row.
+        columns: _Features of a row.
         left: Place of each node's left child; of a leaf its own.
         features: Column that a node looks at.
         thresholds: A row goes right above it; of a leaf infinity, so that a row stays.
@@ -300,7 +300,7 @@ def read_trees(name: str, data: bytes, columns: int, retrain: str = RETRAIN) -> 
     Args:
         name: Of the head.
         data: The file.
-        columns: Features of a row.
+        columns: _Features of a row.
         retrain: What to do where it cannot be used.
 
     Raises:

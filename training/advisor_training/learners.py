@@ -246,15 +246,13 @@ class Regressors:
 
     def __call__(self, rows: Rows) -> Predicted:
         """Expected speeds and power of rows."""
-        return _served(rows, {name: self._values(name, rows) for name in self.by_head})
-
-    def _values(self, head: str, rows: Rows) -> Floats:
         # Part by part: where a value stands in an array may change the last bit of numpy's exp.
-        values = rows.heads[head]
-        predictions = [
-            self.by_head[head].predict(values[:, part]) for part in range(values.shape[1])
-        ]
-        return np.stack(predictions, axis=1)
+        by_part = {name: np.moveaxis(rows.heads[name], 1, 0) for name in self.by_head}
+        heads = {
+            name: np.stack([*map(estimator.predict, by_part[name])], axis=1)
+            for name, estimator in self.by_head.items()
+        }
+        return _served(rows, heads)
 
 
 def as_predicted(speed: Floats, power_w: Floats) -> Predicted:

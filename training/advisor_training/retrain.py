@@ -772,51 +772,43 @@ def retrain(
         ),
         working_in(models) as folder,
     ):
-        return _run(collected, registry or Registry(models), folder, now, keep, on_stage)
-
-
-def _run(
-    collected: Collected,
-    registry: Registry,
-    folder: Path,
-    now: datetime,
-    keep: int,
-    on_stage: OnStage,
-) -> RetrainReport:
-    champion = registry.champion()
-    artefact = read_artefact(registry.folder(champion))
-    learned = learned_from(artefact, collected, is_bundled=champion == BUNDLED_NAME)
-    nothing = RetrainReport(
-        at=now.isoformat(timespec="seconds"),
-        outcome="nothing-new",
-        why="nothing new was measured",
-        champion=champion,
-        launches_left_out=collected.local.left_out,
-    )
-    if collected.candidates.ids <= learned.ids:
-        return nothing
-    points_sha256 = dataset_sha256(collected.candidates)
-    last: dict[str, str] = {}
-    with suppress(OSError, ValueError):  # no run came to its end, or its file cannot be read
-        last = read(dict[str, str], (folder / "last.json").read_bytes())
-    if last.get("points_sha256") == points_sha256:
-        return replace(nothing, why=f"nothing new since {last['at']}, when it was: {last['why']}")
-    sifted = sift(collected, learned, now)
-    report = replace(nothing, new_points=sifted.new, left_out=by_reason(sifted.refused))
-    report = _challenged(
-        report, sifted, learned, (registry, folder / "draft", artefact.manifest), now, on_stage
-    )
-    # A writer's points beyond the limit of a run are learned in the next.
-    if report.outcome != "promoted" or all(
-        refused.reason != "too-many" for refused in report.left_out
-    ):
-        # The hash is of all points that were there, refused ones among them.
-        run = {"points_sha256": points_sha256, "at": report.at, "why": report.why}
-        replace_file(folder / "last.json", write(run).encode() + b"\n")
-    # Those of other makers stay.
-    made = [v for v in registry.versions() if (registry.folder(v) / POINTS).exists()]
-    removed = tuple(v for v in made[: max(len(made) - keep, 0)] if registry.remove(v))
-    return replace(report, removed=removed)
+        registry = registry or Registry(models)
+        champion = registry.champion()
+        artefact = read_artefact(registry.folder(champion))
+        learned = learned_from(artefact, collected, is_bundled=champion == BUNDLED_NAME)
+        nothing = RetrainReport(
+            at=now.isoformat(timespec="seconds"),
+            outcome="nothing-new",
+            why="nothing new was measured",
+            champion=champion,
+            launches_left_out=collected.local.left_out,
+        )
+        if collected.candidates.ids <= learned.ids:
+            return nothing
+        points_sha256 = dataset_sha256(collected.candidates)
+        last: dict[str, str] = {}
+        with suppress(OSError, ValueError):  # no run came to its end, or its file cannot be read
+            last = read(dict[str, str], (folder / "last.json").read_bytes())
+        if last.get("points_sha256") == points_sha256:
+            return replace(
+                nothing, why=f"nothing new since {last['at']}, when it was: {last['why']}"
+            )
+        sifted = sift(collected, learned, now)
+        report = replace(nothing, new_points=sifted.new, left_out=by_reason(sifted.refused))
+        report = _challenged(
+            report, sifted, learned, (registry, folder / "draft", artefact.manifest), now, on_stage
+        )
+        # A writer's points beyond the limit of a run are learned in the next.
+        if report.outcome != "promoted" or all(
+            refused.reason != "too-many" for refused in report.left_out
+        ):
+            # The hash is of all points that were there, refused ones among them.
+            run = {"points_sha256": points_sha256, "at": report.at, "why": report.why}
+            replace_file(folder / "last.json", write(run).encode() + b"\n")
+        # Those of other makers stay.
+        made = [v for v in registry.versions() if (registry.folder(v) / POINTS).exists()]
+        removed = tuple(v for v in made[: max(len(made) - keep, 0)] if registry.remove(v))
+        return replace(report, removed=removed)
 
 
 def _challenged(

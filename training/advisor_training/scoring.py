@@ -726,8 +726,8 @@ def bounds_without(rows: Rows, held_out: HeldOut, name: str, jobs: tuple[str, st
     return bounds_of(residuals_of(rows, replace(others, left_out=of_job), SPEED_LEARNER))
 
 
-CandidateScope = Literal["nine", "nine or exclusive", "every way"]
-"""What is chosen from: the nine splits, as in the paper, those and exclusive, or uncapped too."""
+# What is chosen from: the nine splits, as in the paper, those and exclusive, or uncapped too.
+_CandidateScope = Literal["nine", "nine or exclusive", "every way"]
 
 KeptBy = Literal["as advised", "low end", "expected"]
 
@@ -747,7 +747,7 @@ class ChoiceQuestion:
     """
 
     objective: Objective
-    scope: CandidateScope = "nine"
+    scope: _CandidateScope = "nine"
     min_speed: float = 0.0
     kept: KeptBy = "as advised"
 
@@ -831,11 +831,6 @@ def choose_by_rule(
     named = ((key, RULES[rule](data, data.measurements[key[1]])) for key in keys)
     choices = (_scored(data, key, name, question) for key, name in named)
     return [choice for choice in choices if choice]
-
-
-def keys_of(choices: Iterable[Choice]) -> list[_ChoiceKey]:
-    """What the choices are of."""
-    return [(choice.left_out, choice.number) for choice in choices]
 
 
 def _larger_rate(data: Data, measurement: Measurement) -> str:
@@ -961,7 +956,7 @@ def _scored(data: Data, key: _ChoiceKey, name: str, question: ChoiceQuestion) ->
     )
 
 
-def _in_scope(name: str, scope: CandidateScope) -> bool:
+def _in_scope(name: str, scope: _CandidateScope) -> bool:
     others = {"exclusive": scope != "nine", "uncapped": scope == "every way"}
     return "/" in name or others.get(name, False)
 

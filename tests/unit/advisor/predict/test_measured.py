@@ -425,7 +425,7 @@ def test_observations_that_can_be_compared() -> None:
 
 
 def on_card(known: Profile, **factor: float) -> Profile:
-    (there,) = CardPredictor(Physics(), [known], replace(FACTOR, **factor)).brought([known])
+    (there,) = CardPredictor(Physics(), [known], replace(FACTOR, **factor)).brought
     return there
 
 
@@ -445,7 +445,7 @@ def predicted(factor: CardFactor, predictor: Predictor | None = None) -> tuple[P
     usual = predictor or Physics()
     (before,) = usual.predict(profiles, [EQUAL])
     there = CardPredictor(usual, profiles, factor)
-    (after,) = there.predict(there.brought(profiles), [EQUAL])
+    (after,) = there.predict(there.brought, [EQUAL])
     return before, after
 
 
