@@ -56,7 +56,6 @@ from advisor.decide.limits import (
 )
 from advisor.errors import InputError, NoSplitError
 from advisor.predict.predictions import (
-    ExpectedPair,
     PairPredictor,
     Prediction,
     Predictions,
@@ -514,7 +513,7 @@ class _Pairs:
             some: list[list[int]] = pairs[start : start + _AT_ONCE].tolist()
             queries = [((self._profiles[a], self._profiles[b]), self.splits(a, b)) for a, b in some]
             for (a, b), expected in zip(some, model.expected(queries), strict=True):
-                least = min([self._least(a, b, expected), *self._least_below_normal(a, b)])
+                least = min([self._least(a, b, *expected), *self._least_below_normal(a, b)])
                 self.costs[a, b] = least * (1 - _ROUNDING)
                 self.roughly[a, b] = False
 
@@ -526,7 +525,7 @@ class _Pairs:
 
     def _least_below_normal(self, a: int, b: int) -> Iterator[float]:
         if (p := self.below_normal(a, b)) is not None:
-            yield self._least(a, b, ExpectedPair(p.speeds[0], p.power_w[0]))
+            yield self._least(a, b, p.speeds[0], p.power_w[0])
 
     def gains(self, places: Sequence[int], speeds: Floats, watts: Floats) -> Bools:
         """Whether work of jobs costs enough more one after the other, where that is possible.
@@ -540,11 +539,11 @@ class _Pairs:
         enough: Bools = apart >= self._least_gain * (placing.per_card + placing.per_w * watts)
         return enough
 
-    def _least(self, a: int, b: int, expected: ExpectedPair) -> float:
-        speeds = np.minimum(expected.speeds, self._most[[a, b], None])
+    def _least(self, a: int, b: int, expected: Floats, power_w: Floats) -> float:
+        speeds = np.minimum(expected, self._most[[a, b], None])
         kept = (speeds >= self._floors[[a, b], None] * (1 - _ROUNDING)).all(axis=0)
-        kept &= self.gains((a, b), speeds, expected.power_w)
-        points = zip(speeds.T[kept].tolist(), expected.power_w[kept].tolist(), strict=True)
+        kept &= self.gains((a, b), speeds, power_w)
+        points = zip(speeds.T[kept].tolist(), power_w[kept].tolist(), strict=True)
         kinds = self._there[a], self._there[b]
         costs = (
             self._placing.cost(self._number, kinds, speeds_here, watts)

@@ -263,7 +263,13 @@ class MeasuredPredictor:
             base.speeds[:, n], shares, measured, SPEED if is_pair else of_set
         )
         # What was measured to serve all of its demand does, whatever its like falls short by.
-        served = _served_splits(profile, evidence.windows, measured)
+        of_windows = [
+            (window.split, speed)
+            for window, speed in zip(evidence.windows, measured, strict=True)
+            if speed is not None and kind_of(profile) == "server"
+        ]
+        served = {split for split, _ in of_windows}
+        served -= {split for split, speed in of_windows if speed < _SPARE}
         is_served = [split in served for split in evidence.splits[: evidence.n]]
         speeds[1] = np.where(is_served, speeds[0], speeds[1])
         most = max([1.0, *(speed for speed in measured if speed is not None)])
@@ -300,18 +306,6 @@ def _reached(profile: Profile, speed: float) -> float:
     if serving is None or serving.offered_rate is None or speed < 1 - serving.tolerance:
         return speed
     return max(speed, _SPARE)
-
-
-def _served_splits(
-    profile: Profile, windows: Sequence[Window], measured: Sequence[float | None]
-) -> set[Split]:
-    """Where every window of a server served all of its demand."""
-    if profile.serving is None or profile.serving.offered_rate is None:
-        return set()
-    serving = [
-        (w.split, speed) for w, speed in zip(windows, measured, strict=True) if speed is not None
-    ]
-    return {split for split, _ in serving} - {split for split, speed in serving if speed < _SPARE}
 
 
 @dataclass(frozen=True, slots=True, eq=False)

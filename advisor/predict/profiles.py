@@ -502,9 +502,9 @@ def _undoubted(points: Iterable[SoloPoint]) -> list[SoloPoint]:
     return [point for point in right if DOUBTFUL.isdisjoint(point.flags)] or right
 
 
-LEAST_ERROR = 0.002
-"""Relative standard error that a rate has at least: two profiles of a GPU-bound job on one card
-differ by 0.1 to 0.2 % (docs/measurements, "Does a profile repeat?")."""
+# Relative standard error that a rate has at least: two profiles of a GPU-bound job on one card
+# differ by 0.1 to 0.2 % (docs/measurements, "Does a profile repeat?").
+_LEAST_ERROR = 0.002
 
 
 def non_decreasing_rates(rates: Sequence[float], stderrs: Sequence[float]) -> list[float]:
@@ -517,7 +517,7 @@ def non_decreasing_rates(rates: Sequence[float], stderrs: Sequence[float]) -> li
     pools: list[tuple[float, float, int]] = []  # mean of the logarithms, weight, how many
     for rate, stderr in zip(rates, stderrs, strict=True):
         relative = stderr / rate if stderr == stderr else 0.0  # NaN is not itself
-        pool = (math.log(rate), 1 / max(relative, LEAST_ERROR) ** 2, 1)
+        pool = (math.log(rate), 1 / max(relative, _LEAST_ERROR) ** 2, 1)
         while pools and pools[-1][0] > pool[0]:
             pool = _joined(pools.pop(), pool)
         pools.append(pool)
@@ -668,7 +668,7 @@ def crowded(sm: Floats, dram: Floats, corner: float | Floats = CORNER) -> Floats
 
 
 FIXED, EXPONENT = 0.35, 0.25
-"""Of the form that `advisor.predict.card` explains."""
+"""Of the form that `advisor.predict.predictions` explains."""
 
 # Of the highest: the lowest that a bundled window at the limit had is 0.68.
 _LEAST_CLOCK = 0.5

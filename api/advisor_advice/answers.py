@@ -45,7 +45,7 @@ from advisor.decide.decision import (
 )
 from advisor.decide.limits import Request, cores_wanted
 from advisor.errors import InputError, NoSplitError
-from advisor.predict.card import CardFactor, lower_limit
+from advisor.predict.predictions import CardFactor, lower_limit
 from advisor.predict.profiles import MEASURED_ON, Profile, hold_several
 from advisor.predict.sets import OptionPredictor, active_idle_w, fills, is_by_physics
 from advisor.settings import Settings, job_folders

@@ -35,16 +35,6 @@ from advisor.core.records import (
 )
 from advisor.core.wording import unknown_job
 from advisor.errors import InputError
-from advisor.predict.card import (
-    CardFactor,
-    CardPredictor,
-    LimitPredictor,
-    card_factor,
-    limit_warnings,
-    observation_ratio,
-    reference_logs,
-    under_limit,
-)
 from advisor.predict.kernels import Kernels, MeanEstimate, computes_in_bursts, kernels_beside
 from advisor.predict.measured import (
     POWER,
@@ -55,7 +45,20 @@ from advisor.predict.measured import (
     narrowed,
     windows_of,
 )
-from advisor.predict.predictions import Prediction, Predictions, Predictor, is_within
+from advisor.predict.predictions import (
+    CardFactor,
+    CardPredictor,
+    LimitPredictor,
+    Prediction,
+    Predictions,
+    Predictor,
+    card_factor,
+    is_within,
+    limit_warnings,
+    observation_ratio,
+    reference_logs,
+    under_limit,
+)
 from advisor.predict.profiles import (
     IDLE,
     Floats,
@@ -75,15 +78,16 @@ from advisor.wire.answers import DriftedJob, MeasuredTogether
 from advisor_data import Store, is_begun, open_store
 from advisor_data.bundled import (
     GPU_MODEL,
+    all_checks,
     bundled_points_together,
     bundled_reference_points,
     bundled_set_references,
     bundled_solo_points,
+    checked_counts,
     select,
 )
 from advisor_data.files import read_points
 from advisor_data.lists import Span
-from advisor_data.measurements import all_checks, checked_counts
 from advisor_models.model_predictor import ModelPredictor
 from advisor_models.registry import Registry
 from advisor_models.single_window import bundled_head, mean_window, window_of_point
@@ -723,14 +727,14 @@ class Conditions:
         profiles = tuple(narrowed_by(p, hours) for p in profiles)
         if factor := self.card_of(profiles):
             predictor = CardPredictor(predictor, profiles, factor)
-            profiles = predictor.brought(profiles)
+            profiles = predictor.brought
         if drifts := self._drifts(profiles):
             predictor = DriftPredictor(predictor, drifts)
         if windows := self._windows(profiles):
             predictor = MeasuredPredictor(predictor, windows, self.gpu_uuid)
         if lower_w is not None:
             predictor = LimitPredictor(predictor, profiles, lower_w)
-            profiles = predictor.brought(profiles)
+            profiles = predictor.brought
         return predictor, tuple(profiles)
 
     def card_of(self, profiles: Sequence[Profile]) -> CardFactor | None:

@@ -34,8 +34,7 @@ from advisor.launch.spec import (
     at_rate,
     with_part,
 )
-from advisor.predict.card import RATE_SPREADS, host_factor
-from advisor.predict.predictions import Prediction
+from advisor.predict.predictions import RATE_SPREADS, Prediction, host_factor
 from advisor.predict.profiles import Profile, kind_of, with_rate
 from advisor.predict.sets import OptionPredictor, is_by_physics, why_not_below_normal
 from advisor.runtime.processes import available_cores

@@ -42,7 +42,7 @@ from advisor.validity.safe_counts import (
     unsafe_texts,
 )
 from advisor.wire.requests import JobRequest, LaunchRequest
-from advisor_data.measurements import checked_counts
+from advisor_data.bundled import checked_counts
 
 # How long a job runs alone before all do, s. Windows of 2 s of a launch-bound job differ by 9 %
 # on one host (docs/measurements/own/asked-h200.jsonl), so longer ones tell little more.

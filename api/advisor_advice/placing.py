@@ -27,7 +27,7 @@ from advisor.placement import solver
 from advisor.placement.pairs import Schedule
 from advisor.placement.placing import Ask, Kind, PlacedSet, Placing, Pool
 from advisor.placement.solver import APART, Plan
-from advisor.predict.card import LEAST_LIMIT, STEP_W, under_limit
+from advisor.predict.predictions import LEAST_LIMIT, STEP_W, under_limit
 from advisor.predict.profiles import MEASURED_ON, Profile, hold_several
 from advisor.settings import Settings, read_settings
 from advisor.validity.safe_counts import CheckedCounts

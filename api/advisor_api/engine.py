@@ -64,9 +64,13 @@ from advisor_advice.words import recommendation
 from advisor_api import bundled
 from advisor_api.worker_process import WorkerProcesses, worked
 from advisor_data import Store
-from advisor_data.bundled import GPU_MODEL as BUNDLED_MODEL
+from advisor_data.bundled import (
+    GPU_MODEL as BUNDLED_MODEL,
+    ChecksStamp,
+    checked_counts,
+    checks_stamp,
+)
 from advisor_data.lists import job_rows
-from advisor_data.measurements import ChecksStamp, checked_counts, checks_stamp
 from advisor_models.model_predictor import ModelPredictor
 from advisor_models.registry import Manifest, Registry
 

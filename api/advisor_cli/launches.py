@@ -174,7 +174,7 @@ def clean(
         room = f"{launch.size_bytes / 2**20:.1f} MiB"
         say(f"{launch.launch_id} {verb}: ended {launch.ended_at}, {room}, for its {launch.reason}")
     say_lines(f"{launch.launch_id} is kept: {launch.why}" for launch in cleaned.kept)
-    total = f"{cleaned.size_bytes / 2**20:.1f} MiB"
+    total = f"{sum(launch.size_bytes for launch in cleaned.removed) / 2**20:.1f} MiB"
     say(f"{count_of(len(cleaned.removed), 'folder')} {verb}, {total}")
 
 

@@ -78,8 +78,8 @@ Scope = Literal["read", "write", "launch", "admin"]
 SCOPES: tuple[Scope, ...] = ("read", "write", "launch", "admin")
 """What a token may do: ask; bring in points and observations; launch; all of it."""
 
-PREFIX = "adv_"
-"""Secrets begin with it, so that leak scanners recognise one."""
+# Secrets begin with it, so that leak scanners recognise one.
+_PREFIX = "adv_"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,7 +215,7 @@ class ServiceState(OpenDatabase):
             InputError: a living token has that name, or an argument is not as it should be.
         """
         token = _new_token(name, scopes, expires_at)
-        secret = PREFIX + secrets.token_urlsafe(32)
+        secret = _PREFIX + secrets.token_urlsafe(32)
         with self._writing() as connection:
             # A token that expired gives its name back.
             expired = (tokens.c.name == name) & (tokens.c.expires_at <= token.created_at)
@@ -406,11 +406,6 @@ class _Cleaned:
     removed: tuple[EndedLaunch, ...]
     kept: tuple[EndedLaunch, ...]
 
-    @property
-    def size_bytes(self) -> int:
-        """Of the folders of all removed launches."""
-        return sum(launch.size_bytes for launch in self.removed)
-
 
 def clean_launches(
     root: Path,
@@ -474,7 +469,21 @@ def _obstacle(
                 f"the service has not noticed yet that {folder.name} has ended",
                 fix="start the service, which does that at once",
             )
-        missing = _not_stored(folder, store)
+        # What its jobs did and the store does not have; found by reading, as a full disk
+        # allows.
+        lines = observation_lines(LaunchFolder(folder))
+        with InputError.instead_of(
+            InputError,
+            f"an observation of {folder.name} cannot be read",
+            fix="look at its observations.jsonl, and remove the folder by hand",
+        ):
+            observations = [from_row(Observation, json_row(line)) for line in lines]
+        missing = [
+            observation
+            for observation in observations
+            if observation.point_id
+            not in {o.point_id for o in store.observations(jobs=observation.jobs)}
+        ]
         if dry_run:
             return None
         store.add(missing)
@@ -491,25 +500,3 @@ def _obstacle(
     except OSError as error:
         return f"it cannot be removed: {error.strerror}"
     return None
-
-
-def _not_stored(folder: Path, store: Store) -> list[Observation]:
-    """What its jobs did and the store does not have; found by reading, as a full disk allows.
-
-    Raises:
-        InputError: it cannot be read from the folder.
-        StoreError: the store cannot be read.
-    """
-    lines = observation_lines(LaunchFolder(folder))
-    with InputError.instead_of(
-        InputError,
-        f"an observation of {folder.name} cannot be read",
-        fix="look at its observations.jsonl, and remove the folder by hand",
-    ):
-        observations = [from_row(Observation, json_row(line)) for line in lines]
-    return [
-        observation
-        for observation in observations
-        if observation.point_id
-        not in {o.point_id for o in store.observations(jobs=observation.jobs)}
-    ]

@@ -11,7 +11,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Generator, Iterable, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import asdict, replace
 from importlib import resources
 from pathlib import Path
@@ -144,8 +144,8 @@ _MIGRATION_LOCK = {
     "postgresql": "SELECT pg_advisory_xact_lock(718281828)",
 }
 
-RESTORE = "keep a copy of it, and restore the last backup: advisor data restore FILE --overwrite"
-"""What to do about a damaged SQLite file."""
+# What to do about a damaged SQLite file.
+_RESTORE = "keep a copy of it, and restore the last backup: advisor data restore FILE --overwrite"
 
 _FIXES = (
     ("full", "free space and run again; what is stored already is safe"),
@@ -158,7 +158,7 @@ _FIXES = (
         "'sqlite:///file:FILE?immutable=1&uri=true'",
     ),
     ("readonly", "make the file and its folder writable, or give another store"),
-    ("malformed", RESTORE),
+    ("malformed", _RESTORE),
     ("not a database", "move the file away, or give another store"),
     ("connect", "check that the server runs, and the address, user and password"),
 )
@@ -201,21 +201,13 @@ class OpenDatabase:
     @contextmanager
     def _writing(self) -> Generator[Connection]:
         """In one transaction: all of it, or nothing."""
-        with _store_errors(self._engine.url), self._in_turn(), self._engine.begin() as connection:
-            yield connection
-
-    @contextmanager
-    def _in_turn(self) -> Generator[None]:
-        """SQLite has one writer: others wait here, and leave the connections to readers."""
-        if self._engine.dialect.name != "sqlite":
-            yield
-        elif self._turn.acquire(timeout=_PATIENCE["sqlite"][1]):
-            try:
-                yield
-            finally:
-                self._turn.release()
-        else:
-            raise SQLAlchemyError("database is locked")
+        with _store_errors(self._engine.url), ExitStack() as stack:
+            # SQLite has one writer: others wait here, and leave the connections to readers.
+            if self._engine.dialect.name == "sqlite":
+                if not self._turn.acquire(timeout=_PATIENCE["sqlite"][1]):
+                    raise SQLAlchemyError("database is locked")
+                stack.callback(self._turn.release)
+            yield stack.enter_context(self._engine.begin())
 
     def close(self) -> None:
         """Close all idle connections; the others when they are given back."""
@@ -767,7 +759,7 @@ def check_database(url: str | None, home: Path) -> None:
     engine, file = _sqlite_file(url, home)
     if not _has_content(file):
         return
-    damaged = StoreError.instead_of(sqlite3.DatabaseError, f"{file} is damaged", fix=RESTORE)
+    damaged = StoreError.instead_of(sqlite3.DatabaseError, f"{file} is damaged", fix=_RESTORE)
     with _store_errors(engine.url), _raw(engine) as database, damaged:
         _check_whole(database, file)
 
@@ -933,7 +925,7 @@ def _copy(source: sqlite3.Connection, target: sqlite3.Connection) -> None:
 
 def _check_whole(connection: sqlite3.Connection, name: Path) -> None:
     if (report := connection.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
-        raise StoreError(f"{name} is damaged", why=" ".join(report.split()), fix=RESTORE)
+        raise StoreError(f"{name} is damaged", why=" ".join(report.split()), fix=_RESTORE)
 
 
 @contextmanager

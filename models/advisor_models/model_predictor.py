@@ -75,8 +75,8 @@ from advisor_models.registry import (
     wider,
 )
 
-Features: TypeAlias = dict[str, Floats]
-"""By name, in the order of the columns; each shape (n,)."""
+# By name, in the order of the columns; each shape (n,).
+_Features: TypeAlias = dict[str, Floats]
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -100,15 +100,15 @@ class Head:
     target: str
     unit: str
     prior: str
-    features_of: Callable[[Sequence[Side]], Features]
-    prior_of: Callable[[Sequence[Side], Features], Floats]
+    features_of: Callable[[Sequence[Side]], _Features]
+    prior_of: Callable[[Sequence[Side], _Features], Floats]
     limit_of: Callable[[Sequence[Side]], float] | None = None
 
 
 def inputs_of(head: Head, sides: Sequence[Side]) -> tuple[Float32s, tuple[Floats, ...]]:
     """What a head takes of jobs at n splits: a part for each job, or one of all.
 
-    Features are all of the first part, then all of the next, shape (parts x n, features); priors
+    _Features are all of the first part, then all of the next, shape (parts x n, features); priors
     are of each part, shape (n,).
     """
     views = [(side, *beside(sides, n)) for n, side in enumerate(sides)]
@@ -163,27 +163,6 @@ _OUTSIDE = 0.05
 _Factors: TypeAlias = tuple[float, float]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _PredictionRequest:
-    """Jobs at splits, and how well the model knows them.
-
-    Attributes:
-        sides: Each job at its shares.
-        kinds: What each job is.
-        splits: The same shares.
-        gpu_model: Which they share.
-        learned: The model has seen it.
-        whole: The profiles have every column.
-    """
-
-    sides: tuple[Side, ...]
-    kinds: tuple[str, ...]
-    splits: Sequence[Split]
-    gpu_model: str
-    learned: bool
-    whole: bool
-
-
 class _ServedHead:
     """One head between the sides of a pair and its values."""
 
@@ -195,20 +174,36 @@ class _ServedHead:
         }
 
     def values(
-        self, priors: Sequence[Floats], logs: Sequence[float], request: _PredictionRequest
+        self,
+        priors: Sequence[Floats],
+        logs: Sequence[float],
+        sides: Sequence[Side],
+        splits: Sequence[Split],
+        *,
+        kinds: Sequence[str],
+        known: tuple[bool, bool],
     ) -> Floats:
         """What the trees' answers mean: one log for each row of the features.
 
         For each part, a job or the pair, values, low and high ends; shape (parts, 3, n).
+
+        Args:
+            priors: Of each part.
+            logs: What the trees say.
+            sides: Each job at its shares.
+            splits: The same shares.
+            kinds: What each job is.
+            known: Whether the model has seen the GPU model, and the profiles have every column.
         """
-        n, factors = len(request.splits), self._factors[request.learned, request.whole]
-        limit = self.head.limit_of(request.sides) if self.head.limit_of else math.inf
+        n, factors = len(splits), self._factors[known]
+        limit = self.head.limit_of(sides) if self.head.limit_of else math.inf
+        gpu_model = sides[0].profile.gpu_model
         near, most = NEAR_LIMIT * limit, OVER_LIMIT * limit
         values = [
             [
-                _around(value, factors(request, split, part, value >= near), most)
+                _around(value, factors(split, part, kinds, gpu_model, value >= near), most)
                 for split, value in zip(
-                    request.splits, _scaled(logs[part * n : (part + 1) * n], prior), strict=True
+                    splits, _scaled(logs[part * n : (part + 1) * n], prior), strict=True
                 )
             ]
             for part, prior in enumerate(priors)
@@ -216,7 +211,7 @@ class _ServedHead:
         return np.moveaxis(np.array(values), -1, 1)
 
     def outside(self, rows: Float32s) -> list[str]:
-        """Features that lie outside of what was learned from; shape (rows, features)."""
+        """_Features that lie outside of what was learned from; shape (rows, features)."""
         low, high = np.array(self.trained.ranges).T
         # A feature that was the same in all rows has no width; rounding is no extrapolation.
         reach = _OUTSIDE * (high - low) + 1e-6 * np.maximum(np.abs(low), np.abs(high))
@@ -227,7 +222,7 @@ class _ServedHead:
 
 def _factors(
     trained: TrainedHead, manifest: Manifest, *, learned: bool, whole: bool
-) -> Callable[[_PredictionRequest, Split, int, bool], _Factors]:
+) -> Callable[[Split, int, Sequence[str], str, bool], _Factors]:
     """Factors of the intervals, worked out once for each stratum."""
     strata = trained.intervals
     if not learned:
@@ -241,11 +236,13 @@ def _factors(
     def at(name: str, gpu_model: str) -> _Factors:
         return bounds_of_stratum(strata, name, gpu_model).factors
 
-    def of(request: _PredictionRequest, split: Split, part: int, at_limit: bool) -> _Factors:
+    def of(
+        split: Split, part: int, kinds: Sequence[str], gpu_model: str, at_limit: bool
+    ) -> _Factors:
         place = UNCAPPED if not split.is_limited else LIMITED if at_limit else SPLIT
         if trained.of == "pair":
-            return at(of_pair(request.kinds, place), request.gpu_model)
-        kind, others = request.kinds[part], (*request.kinds[:part], *request.kinds[part + 1 :])
+            return at(of_pair(kinds, place), gpu_model)
+        kind, others = kinds[part], (*kinds[:part], *kinds[part + 1 :])
         return at(of_job(kind, others, split.shares[part], place), "")
 
     return of
@@ -282,7 +279,7 @@ class _Trees:
 
     Attributes:
         count: How many.
-        columns: Features of a row.
+        columns: _Features of a row.
         left: Place of each node's left child; of a leaf its own.
         features: Column that a node looks at.
         thresholds: A row goes right above it; of a leaf infinity, so that a row stays.
@@ -303,7 +300,7 @@ def read_trees(name: str, data: bytes, columns: int, retrain: str = RETRAIN) -> 
     Args:
         name: Of the head.
         data: The file.
-        columns: Features of a row.
+        columns: _Features of a row.
         retrain: What to do where it cannot be used.
 
     Raises:
@@ -501,14 +498,12 @@ class ModelPredictor:
         Raises:
             InputError: as for `predict`.
         """
-        learned, whole = self._has_learned(profiles)
-        sides, gpu_model = self._sides(profiles, splits), profiles[0].gpu_model
+        known, sides = self._has_learned(profiles), self._sides(profiles, splits)
         kinds = tuple(map(self._kind, profiles))
-        request = _PredictionRequest(sides, kinds, splits, gpu_model, learned, whole)
         inputs = [inputs_of(head.head, sides) for head in self._heads.values()]
         answers = self._forest(*(features for features, _ in inputs))
         return {
-            name: head.values(priors, of_head, request)
+            name: head.values(priors, of_head, sides, splits, kinds=kinds, known=known)
             for (name, head), (_, priors), of_head in zip(
                 self._heads.items(), inputs, answers, strict=True
             )
@@ -537,7 +532,7 @@ class ModelPredictor:
         speeds, powers_w = (np.exp(logs[name]) * priors[name] for name in (SPEED.name, POWER.name))
         ends = np.cumsum([len(splits) for _, splits in queries])[:-1]
         return [
-            ExpectedPair(of_jobs.reshape(ADVISED_JOBS, -1), power_w)
+            (of_jobs.reshape(ADVISED_JOBS, -1), power_w)
             for of_jobs, power_w in zip(
                 np.split(speeds, ADVISED_JOBS * ends), np.split(powers_w, ends), strict=True
             )

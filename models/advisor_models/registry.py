@@ -293,11 +293,6 @@ def read_artefact(folder: Path) -> Artefact:
     return Artefact(manifest, {n: checked_file(folder / n, h) for n, h in manifest.files.items()})
 
 
-def read_manifest(folder: Path) -> Manifest:
-    """The manifest alone; every file of the folder is read and checked as `read_artefact` does."""
-    return read_artefact(folder).manifest
-
-
 def trees_file(head: str) -> str:
     """Name of the file with the trees of a head."""
     return f"{head}.trees"
@@ -741,7 +736,7 @@ def model_rows(registry: Registry) -> list[ModelRow]:
     for name in (BUNDLED_NAME, *registry.versions()):
         m, fault = None, None
         try:
-            m = read_manifest(registry.folder(name))
+            m = read_artefact(registry.folder(name)).manifest
         except ModelError as error:
             fault = str(error)
         rows.append(
@@ -778,7 +773,7 @@ def model_details(registry: Registry, name: str, limit: int | None = None) -> Mo
     Raises:
         ModelError: it is damaged, or the history cannot be read.
     """
-    manifest = read_manifest(registry.folder(name))
+    manifest = read_artefact(registry.folder(name)).manifest
     had_part = [c for c in registry.history()[::-1] if name in (c.version, c.replaced)]
     return ModelDetails(
         model=name,

@@ -365,18 +365,15 @@ class SingleWindowHead:
         """What its profile is made of."""
         if not window.is_learned:
             return prior_estimate(window)
-        sm, dram = self._sm_activity(window), window.dram
+        sm, dram = window.read(SM) / WHOLE, window.dram
+        if SM in window.missing:
+            # No more than GPU busy.
+            ((estimated,),) = self._sm(as_float32(counter_features(window)))
+            sm = float(np.fmin(max(estimated, 0.0), window.read(BUSY) / WHOLE))
         rows = as_float32(share_features(window, sm, dram, ESTIMATED_SHARES))
         prior = prior_kept(sm, ESTIMATED_SHARES)
         rate, power = (prior + np.array(own) for own in self._shares(rows, rows))
         return WindowEstimate.possible(sm, dram, rate, power)
-
-    def _sm_activity(self, window: SoloWindow) -> float:
-        """As it was read, or estimated, and then no more than GPU busy."""
-        if SM not in window.missing:
-            return window.read(SM) / WHOLE
-        ((sm,),) = self._sm(as_float32(counter_features(window)))
-        return float(np.fmin(max(sm, 0.0), window.read(BUSY) / WHOLE))
 
     def likeliest(self, window: SoloWindow) -> Profile:
         """Its profile at `ESTIMATED_SHARES` and on the whole GPU."""

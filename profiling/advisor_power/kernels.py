@@ -45,7 +45,7 @@ from advisor.predict.profiles import Floats
 from advisor.settings import Settings
 from advisor.validity.sensor_record import AVERAGE_SETTLE_S, PowerChannel, SensorRecord, record_for
 from advisor.wire.power import CurveBin, Difference, Estimate, Histogram, KernelReport, StretchPower
-from advisor_data.measurements import KERNEL_REPORTS, bundled_kernels
+from advisor_data.bundled import KERNEL_REPORTS, bundled_kernels
 from advisor_power.gpu_worker import (
     Conditions,
     GpuWorker,

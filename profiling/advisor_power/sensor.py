@@ -82,7 +82,7 @@ from advisor.validity.sensor_record import (
     power_timing,
 )
 from advisor.wire.power import ReadingError
-from advisor_data.measurements import bundled_recording, bundled_sensors
+from advisor_data.bundled import bundled_recording, bundled_sensors
 from advisor_power.gpu_worker import AnsweringJob, AnsweringSpec, WorkerReady, started
 from advisor_profiling.telemetry import nvml
 from advisor_profiling.testbed import strangers

@@ -20,7 +20,7 @@ from advisor.runtime.running_job import leftovers
 from advisor.settings import LIMIT_VARIABLES, Settings
 from advisor.validity.safe_counts import CHECKS, check_for
 from advisor.validity.sensor_record import origin_of, record_for
-from advisor_data.measurements import all_checks, all_sensors
+from advisor_data.bundled import all_checks, all_sensors
 from advisor_profiling.counts import installed_libraries
 from advisor_profiling.telemetry.dcgm import fetch, missing_counters
 from advisor_profiling.telemetry.nvml import NvmlSource

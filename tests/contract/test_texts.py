@@ -20,7 +20,7 @@ from packaging.utils import canonicalize_name
 from advisor.errors import DISTRIBUTION
 from advisor.settings import KEYS
 from advisor_cli.app import app
-from advisor_models.registry import read_manifest
+from advisor_models.registry import read_artefact
 
 ROOT = Path(__file__).parents[2]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -174,7 +174,7 @@ def test_cards_say_what_is_there() -> None:
     """A hub shows what stands in front of them: figures of the manifest, and files that load."""
     model = ROOT / "models/advisor_models/bundled"
     card = runpy.run_path(str(ROOT / "docs/measurements/model/card.py"))
-    manifest, text = read_manifest(model), (model / "README.md").read_text()
+    manifest, text = read_artefact(model).manifest, (model / "README.md").read_text()
     assert text.startswith(card["front"](manifest))
     for row in (*card["facts"](manifest), *card["figures"](manifest)):
         assert f"| {' | '.join(row)} |" in text

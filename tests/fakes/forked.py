@@ -32,7 +32,7 @@ _MODULES = (
 """What most commands import."""
 
 _SERVING = (
-    "advisor.predict.card",
+    "advisor.predict.predictions",
     "advisor_api.app",
     "advisor_api.schemas",
     "advisor_api.server",

@@ -23,7 +23,7 @@ from small_model import free_names
 from advisor.files import replace_file
 from advisor_models import registry
 from advisor_models.model_predictor import ModelPredictor
-from advisor_models.registry import Registry, read_manifest, write_parsed
+from advisor_models.registry import Registry, read_artefact, write_parsed
 
 WRITERS = {write_parsed.__code__, replace_file.__code__}
 
@@ -84,7 +84,7 @@ def files_in(folder: Path) -> tuple[tuple[str, bytes], ...]:
 def look(made: Registry) -> Any:
     """The versions, each of them whole, and the champion."""
     for version in made.versions():
-        read_manifest(made.folder(version))
+        read_artefact(made.folder(version))
     return [made.versions(), made.champion()]
 
 

@@ -21,7 +21,7 @@ from typing import Any
 from retraining import FIRST_DAY, bundled_model, collected, few_trees
 
 from advisor.errors import StoreError
-from advisor_models.registry import Registry, read_manifest
+from advisor_models.registry import Registry, read_artefact
 from advisor_training.retrain import retrain
 
 LARGEST_FILE = 4_000
@@ -60,7 +60,7 @@ class Site:
         """The versions, each of them whole, and the champion."""
         registry = Registry(self._models, self._bundled)
         for version in registry.versions():
-            read_manifest(registry.folder(version))
+            read_artefact(registry.folder(version))
         return [registry.versions(), registry.champion()]
 
     def drafts(self) -> list[str]:

@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 BUNDLED = ROOT / "data/advisor_data/bundled"
 SCRIPT = ROOT / "docs/measurements/power/bundle_sensors.py"
 
-FOLDER_OF_BUNDLED = "advisor_data.measurements._bundled"
+FOLDER_OF_BUNDLED = "advisor_data.bundled._bundled"
 """What to replace by a function that gives the folder."""
 
 

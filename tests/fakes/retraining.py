@@ -15,10 +15,11 @@ import synthetic_pairs as made_up
 from synthetic_pairs import MadeUpJob
 
 from advisor.core.records import Observation, ObservedPart, PairPoint
-from advisor_models.registry import Registry, named, write_artefact
+from advisor_models.registry import Registry, write_artefact
 from advisor_training import learners
 from advisor_training.learners import TREES
-from advisor_training.retrain import Collected, PointSet, train_challenger, training_set
+from advisor_training.retrain import Collected, PointSet, training_set
+from advisor_training.train import fit_model, make_artefact
 
 
 def _on(day: str, moment: str) -> str:
@@ -70,9 +71,8 @@ def _bundled_once() -> tempfile.TemporaryDirectory[str]:
     made = tempfile.TemporaryDirectory()
     made_from = training_set(BUNDLED_POINTS)
     with few_trees(TREES):
-        _, model = train_challenger(BUNDLED_POINTS, made_from, FIRST_DAY, lambda _: None)
-    trees = {n: data for n, data in model.files.items() if n.endswith(".trees")}
-    write_artefact(Path(made.name), named(model.manifest, trees))
+        trained = fit_model(made_from.rows, blind=made_from.blind)
+    write_artefact(Path(made.name), make_artefact(made_from, trained, FIRST_DAY))
     return made
 
 

@@ -7,7 +7,7 @@ from real_gpu import GPU, nobody_computes, run_json, the_gpu
 
 from advisor.settings import read_settings
 from advisor.validity.sensor_record import SENSOR_RECORDS, record_for
-from advisor_data.measurements import all_sensors
+from advisor_data.bundled import all_sensors
 from advisor_power.data.measuring import case_of, filled, open_inputs
 from advisor_power.data.operands import DTYPES
 from advisor_power.gpu_worker import WorkerPlace

@@ -43,7 +43,7 @@ from advisor_models.registry import (
     BUNDLED,
     Artefact,
     Registry,
-    read_manifest,
+    read_artefact,
     sha256,
     write_artefact,
 )
@@ -425,7 +425,7 @@ def admin(two_models: Api) -> str:
 def add_model(home: Path, version: str, evaluation: Any = None) -> None:
     folder = home.parent / f"trained-{version}"
     shutil.copytree(BUNDLED, folder)
-    manifest = read_manifest(folder)
+    manifest = read_artefact(folder).manifest
     files = {name: hash_ for name, hash_ in manifest.files.items() if name != "evaluation.json"}
     if evaluation:
         text = json.dumps(evaluation).encode()
@@ -476,7 +476,7 @@ def test_damaged_model_spoils_neither_the_list_nor_the_service(
     assert "SHA-256" in rows["v1"]["error"]
     for method, path in (("POST", "/v1/models/v1/promote"), ("GET", "/v1/models/v1")):
         assert error_of(two_models.ask(method, path, admin))[:2] == (503, "model")
-    assert version_of_answer(two_models) == read_manifest(BUNDLED).version
+    assert version_of_answer(two_models) == read_artefact(BUNDLED).manifest.version
     outcomes = [entry["outcome"] for entry in two_models.get("/v1/audit", admin)["entries"]]
     assert outcomes == ["model", "begun"]
 

@@ -25,7 +25,7 @@ from advisor.settings import read_settings
 from advisor.validity.sensor_record import keep_record, origin_of, record_for
 from advisor_cli.app import app
 from advisor_cli.measure import testbeds
-from advisor_data.measurements import (
+from advisor_data.bundled import (
     all_sensors,
     bundled_kernels,
     bundled_sensors,

@@ -20,7 +20,7 @@ from advisor.core.objectives import POLICY
 from advisor.core.records import OBSERVED_SOURCE, Observation, ObservedPart
 from advisor.settings import read_settings
 from advisor_data.bundled import bundled_pair_points
-from advisor_models.registry import Registry, read_manifest
+from advisor_models.registry import Registry, read_artefact
 from advisor_training.evaluation import evaluate_local
 from advisor_training.rows import (
     BUNDLED,
@@ -55,7 +55,7 @@ def test_training_takes_what_was_measured_here(home: Path, advisor: Advisor) -> 
     first, second, *_ = advisor("train", "--out", "mine").out.splitlines()
     assert first == "learning from 72 pair points and 30 solo points that were measured here"
     assert "--with-bundled" in second
-    assert read_manifest(Path("mine")).gpu_models == (made_up.GPU_MODEL,)
+    assert read_artefact(Path("mine")).manifest.gpu_models == (made_up.GPU_MODEL,)
     both = some(read_local(read_settings(), with_bundled=True))
     assert [source.name for source in both.sources] == [MEASURED_HERE, BUNDLED]
     assert both.sources[1].pair_points == len(bundled_pair_points())

@@ -23,7 +23,7 @@ from advisor.formats.wire import read
 from advisor.wire.power import InputPredictions
 from advisor_cli import progress
 from advisor_cli.power.input import PREDICTED, predicted_table
-from advisor_data.measurements import input_points_text
+from advisor_data.bundled import input_points_text
 from advisor_power.data.predictor import load_input_model, model_folder, predictions, with_features
 from advisor_training import learners
 

@@ -24,7 +24,7 @@ from unsafe_counts import UNSAFE_132, checked_132
 from advisor.core.gpu import units_for_percent
 from advisor.runtime.running_job import leftovers
 from advisor.validity.safe_counts import keep_check
-from advisor_data import measurements as count_checks
+from advisor_data import bundled as count_checks
 
 pytestmark = pytest.mark.slow
 

@@ -20,7 +20,7 @@ import advisor_models
 from advisor.predict.profiles import feature_names_of
 from advisor_data.files import read_points, write_points
 from advisor_models.model_predictor import HEADS
-from advisor_models.registry import read_artefact, read_manifest, trees_file
+from advisor_models.registry import read_artefact, trees_file
 from advisor_training.learners import extra_trees, fit
 from advisor_training.rows import LeftOut, read_measured
 from advisor_training.train import LIBRARIES, forest_bytes, make_training_set
@@ -69,7 +69,7 @@ def test_a_model_and_what_is_said_of_it(data: Path, run: Advisor) -> None:
         "written: model/speed.trees, model/power.trees, model/manifest.json",
     ):
         assert part in done.out
-    manifest = read_manifest(data / "model")
+    manifest = read_artefact(data / "model").manifest
     assert manifest.version.startswith("20260201-")
     assert manifest.created_at == "2026-02-01T08:00:00+00:00"
     facts = manifest.dataset

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from advisor.errors import InputError
-from advisor_data.measurements import bundled_input_points
+from advisor_data.bundled import bundled_input_points
 from advisor_power.data.operands import (
     DTYPES,
     OPERATIONS_LIMIT,

@@ -73,7 +73,6 @@ from advisor_training.scoring import (
     figures_of,
     fractions,
     head_errors,
-    keys_of,
     noise_scores,
     rounded_percent,
     strictest,
@@ -305,7 +304,8 @@ def _choice_rows(data: Data, results: _MethodResults) -> Iterator[Mapping[str, A
     for (protocol, name), answers in results.items():
         for objective in OBJECTIVES if protocol == BY_WORKLOAD else HEADLINE:
             yield from _rows(data, protocol, name, objective, answers.choices(data, objective))
-    keys = keys_of(results[BY_WORKLOAD, OURS].choices(data, DEFAULT_OBJECTIVE))
+    ours = results[BY_WORKLOAD, OURS].choices(data, DEFAULT_OBJECTIVE)
+    keys = [(choice.left_out, choice.number) for choice in ours]
     for rule in RULES:
         for objective, question in QUESTIONS.items():
             chosen = choose_by_rule(data, keys, rule, question)

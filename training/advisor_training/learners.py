@@ -23,7 +23,7 @@ from sklearn.utils import validation
 
 from advisor.core.records import grouped
 from advisor.errors import InputError
-from advisor.predict.card import CARD_SPREAD
+from advisor.predict.predictions import CARD_SPREAD
 from advisor.predict.profiles import Floats, Profile, rounded
 from advisor_models.model_predictor import MEMORY_POWER, POWER, SPEED, Head
 from advisor_models.registry import UNCAPPED
@@ -198,19 +198,18 @@ OPTIONAL_LEARNERS = (MEMORY_POWER_LEARNER,)
 
 
 def learners_for(rows: Rows) -> tuple[HeadLearner, ...]:
-    """Of all heads that can be learned from rows: the optional ones, where there are enough."""
-    return (*HEAD_LEARNERS, *(x for x in OPTIONAL_LEARNERS if _is_enough(rows, x)))
-
-
-def _is_enough(rows: Rows, learner: HeadLearner) -> bool:
-    """Whether an optional head was measured of enough jobs.
+    """Of all heads that can be learned from rows: optional ones where enough jobs were measured.
 
     And in two runs, since intervals are made of errors in another run.
     """
-    measured = learner.is_measured(rows)
-    kinds = (measured & (rows.kind == UNCAPPED), measured & (rows.kind != UNCAPPED))
-    jobs = min(len(rows.take(kind).jobs) for kind in kinds)
-    return jobs >= FEWEST_JOBS and len(np.unique(rows.run[measured])) > 1
+    learners = [*HEAD_LEARNERS]
+    for learner in OPTIONAL_LEARNERS:
+        measured = learner.is_measured(rows)
+        kinds = (measured & (rows.kind == UNCAPPED), measured & (rows.kind != UNCAPPED))
+        jobs = min(len(rows.take(kind).jobs) for kind in kinds)
+        if jobs >= FEWEST_JOBS and len(np.unique(rows.run[measured])) > 1:
+            learners.append(learner)
+    return tuple(learners)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -247,15 +246,13 @@ class Regressors:
 
     def __call__(self, rows: Rows) -> Predicted:
         """Expected speeds and power of rows."""
-        return _served(rows, {name: self._values(name, rows) for name in self.by_head})
-
-    def _values(self, head: str, rows: Rows) -> Floats:
         # Part by part: where a value stands in an array may change the last bit of numpy's exp.
-        values = rows.heads[head]
-        predictions = [
-            self.by_head[head].predict(values[:, part]) for part in range(values.shape[1])
-        ]
-        return np.stack(predictions, axis=1)
+        by_part = {name: np.moveaxis(rows.heads[name], 1, 0) for name in self.by_head}
+        heads = {
+            name: np.stack([*map(estimator.predict, by_part[name])], axis=1)
+            for name, estimator in self.by_head.items()
+        }
+        return _served(rows, heads)
 
 
 def as_predicted(speed: Floats, power_w: Floats) -> Predicted:

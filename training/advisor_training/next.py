@@ -267,25 +267,16 @@ def _checks_and_profiles(so_far: MeasuredSoFar) -> Iterator[NextStep]:
     if not so_far.checked:
         why = f"no check of SM counts was run on {so_far.gpu_model}"
         yield NextStep(kind="check", jobs=(), why=why, minutes=_CHECK_MINUTES)
+    requests: Counter[str] = Counter()
+    for jobs, count in so_far.requests.items():
+        requests.update(dict.fromkeys(jobs, count))
     lacking = [job for job in so_far.jobs if job in so_far.drifting or job not in so_far.profiles]
-    yield from (
-        NextStep(
-            kind="profile", jobs=(job,), why=_why_profile(job, so_far), minutes=_PROFILE_MINUTES
-        )
-        for job in sorted(lacking, key=lambda job: (-_requests_of(job, so_far), job))
-    )
-
-
-def _requests_of(job: str, so_far: MeasuredSoFar) -> int:
-    return sum(count for jobs, count in so_far.requests.items() if job in jobs)
-
-
-def _why_profile(job: str, so_far: MeasuredSoFar) -> str:
-    drifts = job in so_far.profiles
-    reasons = ["it drifts: no longer as it was measured" if drifts else "it has no profile"]
-    if requests := _requests_of(job, so_far):
-        reasons.append(f"launched {count_of(requests, 'time')}")
-    return ", ".join(reasons)
+    for job in sorted(lacking, key=lambda job: (-requests[job], job)):
+        drifts = job in so_far.profiles
+        why = "it drifts: no longer as it was measured" if drifts else "it has no profile"
+        if requests[job]:
+            why += f", launched {count_of(requests[job], 'time')}"
+        yield NextStep(kind="profile", jobs=(job,), why=why, minutes=_PROFILE_MINUTES)
 
 
 def _open_pairs(so_far: MeasuredSoFar) -> Iterator[PairNames]:
@@ -312,8 +303,3 @@ def _why_pair(pair: OpenPair, so_far: MeasuredSoFar) -> str:
         measured = f"is in {count_of(count, 'measured pair') if count else 'no measured pair'}"
         reasons.append(f"{job} {'drifts' if job in so_far.drifting else measured}")
     return ", ".join(reasons)
-
-
-def chosen_pairs(steps: Iterable[NextStep]) -> list[PairNames]:
-    """The pairs among steps, as a plan of a campaign takes them."""
-    return [(step.jobs[0], step.jobs[1]) for step in steps if step.kind == "pair"]

@@ -227,17 +227,6 @@ def _job(active: float, share: float = WHOLE, **fields: Any) -> Profile:
     return replace(profile(shares=shares, values=values), **fields)
 
 
-def _sequential_server(busy: float, p99_ms: float) -> Profile:
-    # A server that answers one request at a time, so that its gaps are between requests.
-    demand = Serving(offered_rate=1.0, rate_noise=None, latency_p99_ms=((WHOLE, p99_ms),))
-    kernels = Kernels(
-        per_unit=busy / SERVER_HOLD_S,
-        hold_s=SERVER_HOLD_S,
-        source="guessed",
-    )
-    return _job(busy, serving=demand, kernels=kernels)
-
-
 def _said(jobs: Sequence[Profile], split: Split) -> Prediction:
     return SetPredictor().predict(jobs, [split])[0]
 
@@ -495,7 +484,15 @@ def _of_tally(alone: str, together: str) -> Iterator[PublicFigures]:
             alone_ms, came_ms = (
                 float(row[f"high_priority_{of}_99th_latency"]) for of in ("orig", method)
             )
-            pair = _sequential_server(busy[server], alone_ms), _job(math.nan, busy=busy[training])
+            # It answers one request at a time, so that its gaps are between requests.
+            demand = Serving(offered_rate=1.0, rate_noise=None, latency_p99_ms=((WHOLE, alone_ms),))
+            kernels = Kernels(
+                per_unit=busy[server] / SERVER_HOLD_S, hold_s=SERVER_HOLD_S, source="guessed"
+            )
+            pair = (
+                _job(busy[server], serving=demand, kernels=kernels),
+                _job(math.nan, busy=busy[training]),
+            )
             served, trained = _said(pair, split).parts
             tail_ms = served.latency_p99_ms.value if served.latency_p99_ms else math.nan
             kept = (

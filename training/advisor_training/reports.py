@@ -317,16 +317,36 @@ def printed_tables(
     evaluation: Evaluation, objectives: Sequence[str] = HEADLINE[1:]
 ) -> list[TextTable]:
     """The tables of the terminal, those without rows left out; `objectives` of the second one."""
+    figures, errors = _choice_figures(evaluation), errors_of_all_pairs(evaluation)
+    # Every method and rule by energy for the same work, a job left out at a time.
+    unseen = figures.xs((BY_WORKLOAD, DEFAULT_OBJECTIVE), level=("protocol", "objective"))
+    best_first = sorted(unseen.items(), key=lambda row: -row[1].saved.value)
     # Mean fraction of the oracle by other objectives, among the nine splits, any speed allowed.
-    cells = _choice_figures(evaluation)[BY_WORKLOAD].map(attrgetter("fraction")).map(_bounded)
+    cells = figures[BY_WORKLOAD].map(attrgetter("fraction")).map(_bounded)
     rows = cells.unstack(sort=False).reindex(columns=[*objectives]).fillna("-").itertuples()
     ceilings = [evaluation.ceilings[name] for name in objectives]
     noise = [f"{c['mean_percent']:.2f}" if c else "-" for c in ceilings]
     # Each method under each protocol: what it saves, and how far it is off.
-    figures, errors = _choice_figures(evaluation), errors_of_all_pairs(evaluation)
     steps = [step for name in PROTOCOLS for step in errors.index if step[0] == name]
     tables = [
-        _unseen_jobs(evaluation),
+        TextTable(
+            "Jobs that were not seen: energy saved for the same work against one after the other, "
+            f"each job to keep {QUESTIONS[DEFAULT_OBJECTIVE].min_speed:g} of its speed; means in % "
+            "with 95 % intervals by job",
+            (
+                *("method", "choices", "saved", "median", "lose", "STP", "slower job", "share"),
+                *("missed", "of the oracle", "worst"),
+            ),
+            [
+                (
+                    *(str(method), str(f.choices), _bounded(f.saved, 1)),
+                    *(f"{f.saved_median.value:.1f}", _lose(f), f"{f.stp.value:.2f}"),
+                    *(f"{f.slower.value:.0f}", f"{f.shared.value:.0f}", _bounded(f.missed, 0)),
+                    *(_bounded(f.fraction), f"{f.worst_percent:.1f}"),
+                )
+                for method, f in best_first
+            ],
+        ),
         TextTable(
             "Jobs that were not seen, by other objectives: mean fraction of the best of the nine "
             "splits, whatever speed a job keeps, in % with 95 % intervals by job",
@@ -418,31 +438,6 @@ def printed_tables(
         *gpu_tables(evaluation),
     ]
     return [table for table in tables if table.rows]
-
-
-def _unseen_jobs(evaluation: Evaluation) -> TextTable:
-    """Every method and rule by energy for the same work, a job left out at a time."""
-    figures = _choice_figures(evaluation).xs(
-        (BY_WORKLOAD, DEFAULT_OBJECTIVE), level=("protocol", "objective")
-    )
-    best_first = sorted(figures.items(), key=lambda row: -row[1].saved.value)
-    return TextTable(
-        "Jobs that were not seen: energy saved for the same work against one after the other, each "
-        f"job to keep {QUESTIONS[DEFAULT_OBJECTIVE].min_speed:g} of its speed; means in % with "
-        "95 % intervals by job",
-        (
-            "method", "choices", "saved", "median", "lose", "STP", "slower job", "share",
-            "missed", "of the oracle", "worst",
-        ),
-        [
-            (
-                str(method), str(f.choices), _bounded(f.saved, 1), f"{f.saved_median.value:.1f}",
-                _lose(f), f"{f.stp.value:.2f}", f"{f.slower.value:.0f}", f"{f.shared.value:.0f}",
-                _bounded(f.missed, 0), _bounded(f.fraction), f"{f.worst_percent:.1f}",
-            )
-            for method, f in best_first
-        ],
-    )  # fmt: skip
 
 
 _FIGURES = ("saved", "lose", "oracle", "worst", "oracle, raw", "worst, raw", "rate", "power")

@@ -12,6 +12,7 @@ The points are the bundled ones and this site's own: what was measured there, an
 teach. A file next to a model says which of them it has learned from.
 """
 
+import itertools
 import json
 import math
 import shutil
@@ -84,7 +85,6 @@ from advisor_training.rows import (
 )
 from advisor_training.scoring import Resamples, fractions, rounded_percent
 from advisor_training.train import (
-    Trained,
     TrainingSet,
     dataset_sha256,
     fit_model,
@@ -550,36 +550,30 @@ def compare(
     champion: pd.DataFrame, challenger: pd.DataFrame, groups: Mapping[str, Mask]
 ) -> tuple[ComparedFigure, ...]:
     """Both figures of two `scores` over every group, a mask of their rows, that has some."""
-    return tuple(
-        figure_compared
-        for group, mask in groups.items()
-        for figure in FIGURES
-        if (figure_compared := _compared(champion[mask], challenger[mask], group, figure))
-        is not None
-    )
-
-
-def _compared(
-    champion: pd.DataFrame, challenger: pd.DataFrame, group: str, figure: FigureName
-) -> ComparedFigure | None:
-    both = champion.assign(champion=champion[figure], challenger=challenger[figure])
-    both = both.dropna(subset=["champion", "challenger"])
-    if both.empty:
-        return None
-    jobs, pairs = both["left_out"].nunique(), list(zip(both["job_a"], both["job_b"], strict=True))
-    gain = Resamples(pairs).mean((both["champion"] - both["challenger"]).to_numpy())
-    return ComparedFigure(
-        group=group,
-        figure=figure,
-        tests=len(both),
-        jobs=jobs,
-        champion_percent=rounded_percent(both["champion"].mean()),
-        challenger_percent=rounded_percent(both["challenger"].mean()),
-        gain_percent=rounded_percent(gain.value),
-        low_percent=rounded_percent(gain.low),
-        high_percent=rounded_percent(gain.high),
-        decides=jobs >= _LEAST_JOBS and len(set(pairs)) >= _LEAST_PAIRS,
-    )
+    compared: list[ComparedFigure] = []
+    for (group, mask), figure in itertools.product(groups.items(), FIGURES):
+        both = champion[["left_out", "job_a", "job_b"]][mask]
+        both = both.assign(champion=champion[figure], challenger=challenger[figure]).dropna()
+        if both.empty:
+            continue
+        jobs = both["left_out"].nunique()
+        pairs = list(zip(both["job_a"], both["job_b"], strict=True))
+        gain = Resamples(pairs).mean((both["champion"] - both["challenger"]).to_numpy())
+        compared.append(
+            ComparedFigure(
+                group=group,
+                figure=figure,
+                tests=len(both),
+                jobs=jobs,
+                champion_percent=rounded_percent(both["champion"].mean()),
+                challenger_percent=rounded_percent(both["challenger"].mean()),
+                gain_percent=rounded_percent(gain.value),
+                low_percent=rounded_percent(gain.low),
+                high_percent=rounded_percent(gain.high),
+                decides=jobs >= _LEAST_JOBS and len(set(pairs)) >= _LEAST_PAIRS,
+            )
+        )
+    return tuple(compared)
 
 
 def decide(compared: Sequence[ComparedFigure], news: Sequence[str]) -> tuple[bool, str]:
@@ -636,19 +630,6 @@ def training_set(points: PointSet) -> TrainingSet:
         rows=made_from.rows.assign(weight=made_from.rows.weight * weights),
         blind=made_from.blind.assign(weight=made_from.blind.weight * weights),
     )
-
-
-def train_challenger(
-    points: PointSet, made_from: TrainingSet, now: datetime, on_stage: OnStage
-) -> tuple[Trained, Artefact]:
-    """A model of all checked points, which no folder has yet.
-
-    Raises:
-        InputError: there are too few jobs.
-    """
-    trained = fit_model(made_from.rows, on_stage("training the challenger"), made_from.blind)
-    ids = json.dumps(sorted(points.ids), indent=0).encode() + b"\n"
-    return trained, make_artefact(made_from, trained, now, {POINTS: ids})
 
 
 def _compare_with(
@@ -791,51 +772,43 @@ def retrain(
         ),
         working_in(models) as folder,
     ):
-        return _run(collected, registry or Registry(models), folder, now, keep, on_stage)
-
-
-def _run(
-    collected: Collected,
-    registry: Registry,
-    folder: Path,
-    now: datetime,
-    keep: int,
-    on_stage: OnStage,
-) -> RetrainReport:
-    champion = registry.champion()
-    artefact = read_artefact(registry.folder(champion))
-    learned = learned_from(artefact, collected, is_bundled=champion == BUNDLED_NAME)
-    nothing = RetrainReport(
-        at=now.isoformat(timespec="seconds"),
-        outcome="nothing-new",
-        why="nothing new was measured",
-        champion=champion,
-        launches_left_out=collected.local.left_out,
-    )
-    if collected.candidates.ids <= learned.ids:
-        return nothing
-    points_sha256 = dataset_sha256(collected.candidates)
-    last: dict[str, str] = {}
-    with suppress(OSError, ValueError):  # no run came to its end, or its file cannot be read
-        last = read(dict[str, str], (folder / "last.json").read_bytes())
-    if last.get("points_sha256") == points_sha256:
-        return replace(nothing, why=f"nothing new since {last['at']}, when it was: {last['why']}")
-    sifted = sift(collected, learned, now)
-    report = replace(nothing, new_points=sifted.new, left_out=by_reason(sifted.refused))
-    report = _challenged(
-        report, sifted, learned, (registry, folder / "draft", artefact.manifest), now, on_stage
-    )
-    # A writer's points beyond the limit of a run are learned in the next.
-    if report.outcome != "promoted" or all(
-        refused.reason != "too-many" for refused in report.left_out
-    ):
-        # The hash is of all points that were there, refused ones among them.
-        run = {"points_sha256": points_sha256, "at": report.at, "why": report.why}
-        replace_file(folder / "last.json", write(run).encode() + b"\n")
-    # Those of other makers stay.
-    made = [v for v in registry.versions() if (registry.folder(v) / POINTS).exists()]
-    removed = tuple(v for v in made[: max(len(made) - keep, 0)] if registry.remove(v))
-    return replace(report, removed=removed)
+        registry = registry or Registry(models)
+        champion = registry.champion()
+        artefact = read_artefact(registry.folder(champion))
+        learned = learned_from(artefact, collected, is_bundled=champion == BUNDLED_NAME)
+        nothing = RetrainReport(
+            at=now.isoformat(timespec="seconds"),
+            outcome="nothing-new",
+            why="nothing new was measured",
+            champion=champion,
+            launches_left_out=collected.local.left_out,
+        )
+        if collected.candidates.ids <= learned.ids:
+            return nothing
+        points_sha256 = dataset_sha256(collected.candidates)
+        last: dict[str, str] = {}
+        with suppress(OSError, ValueError):  # no run came to its end, or its file cannot be read
+            last = read(dict[str, str], (folder / "last.json").read_bytes())
+        if last.get("points_sha256") == points_sha256:
+            return replace(
+                nothing, why=f"nothing new since {last['at']}, when it was: {last['why']}"
+            )
+        sifted = sift(collected, learned, now)
+        report = replace(nothing, new_points=sifted.new, left_out=by_reason(sifted.refused))
+        report = _challenged(
+            report, sifted, learned, (registry, folder / "draft", artefact.manifest), now, on_stage
+        )
+        # A writer's points beyond the limit of a run are learned in the next.
+        if report.outcome != "promoted" or all(
+            refused.reason != "too-many" for refused in report.left_out
+        ):
+            # The hash is of all points that were there, refused ones among them.
+            run = {"points_sha256": points_sha256, "at": report.at, "why": report.why}
+            replace_file(folder / "last.json", write(run).encode() + b"\n")
+        # Those of other makers stay.
+        made = [v for v in registry.versions() if (registry.folder(v) / POINTS).exists()]
+        removed = tuple(v for v in made[: max(len(made) - keep, 0)] if registry.remove(v))
+        return replace(report, removed=removed)
 
 
 def _challenged(
@@ -851,7 +824,9 @@ def _challenged(
     made_from = training_set(sifted.accepted)
     if made_from.facts.sha256 == old.dataset.sha256:
         return replace(report, why="nothing of what is new can be learned from")
-    trained, artefact = train_challenger(sifted.accepted, made_from, now, on_stage)
+    trained = fit_model(made_from.rows, on_stage("training the challenger"), made_from.blind)
+    ids = json.dumps(sorted(sifted.accepted.ids), indent=0).encode() + b"\n"
+    artefact = make_artefact(made_from, trained, now, {POINTS: ids})
     checked, rows = usable_points(with_flags(learned)), made_from.rows
     compared = _compare_with(checked, sifted.accepted, rows, trained.held_out, on_stage)
     new = artefact.manifest

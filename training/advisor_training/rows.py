@@ -83,10 +83,10 @@ from advisor_data.bundled import (
     bundled_set_points,
     bundled_set_references,
     bundled_solo_points,
+    checked_counts,
     select,
 )
 from advisor_data.files import read_points
-from advisor_data.measurements import checked_counts
 from advisor_models.model_predictor import HEADS, Head, inputs_of
 from advisor_models.registry import SPLIT, UNCAPPED
 
@@ -126,11 +126,6 @@ least 50 %) or L. Jobs that lack a counter are in no class."""
 def whole_gpu(solos: Iterable[SoloPoint]) -> list[SoloPoint]:
     """The points that can be divided by: the whole GPU, with a rate and a power."""
     return [p for p in solos if p.share_percent == 100 and p.rate > 0 and (p.power_w or 0) > 0]
-
-
-def _references_by_job(solos: Iterable[SoloPoint]) -> dict[str, list[SoloPoint]]:
-    """Those that can be divided by, by name of job."""
-    return grouped(whole_gpu(solos), lambda solo: solo.job)
 
 
 def _references_of(
@@ -179,17 +174,15 @@ def solo_reference(
 
 def job_classes(solos: Sequence[SoloPoint]) -> Classes:
     """The class of each (GPU model, job) from its points on the whole GPU, medians over all."""
-    points = grouped(solos, lambda point: (point.gpu_model, point.job))
-    return {key: code for key, of_job in points.items() if (code := _class(of_job))}
-
-
-def _class(points: Sequence[SoloPoint]) -> str | None:
-    compute = _median_of(points, "sm_active_percent")
-    medians = (_median_of(points, name) for name in MEMORY_COUNTERS)
-    memory = next((percent for percent in medians if percent is not None), None)
-    if compute is None or memory is None:
-        return None
-    return "".join("H" if percent >= HIGH_PERCENT else "L" for percent in (compute, memory))
+    classes: dict[tuple[str, str], str] = {}
+    for key, points in grouped(solos, lambda point: (point.gpu_model, point.job)).items():
+        compute = _median_of(points, "sm_active_percent")
+        medians = (_median_of(points, name) for name in MEMORY_COUNTERS)
+        memory = next((percent for percent in medians if percent is not None), None)
+        if compute is not None and memory is not None:
+            of_axes = ("H" if percent >= HIGH_PERCENT else "L" for percent in (compute, memory))
+            classes[key] = "".join(of_axes)
+    return classes
 
 
 def _median_of(points: Sequence[SoloPoint], column: str) -> float | None:
@@ -396,7 +389,7 @@ def make_measurements(
     same.
     """
     left_out: Counter[str] = Counter()
-    references = _references_by_job(solos)
+    references = grouped(whole_gpu(solos), lambda solo: solo.job)
     measurements: list[Measurement] = []
     readable: list[PairPoint] = []
     for point in points:
@@ -1193,7 +1186,7 @@ def load_dataset(
     read_named = _NAMED.get(str(which))
     points = read_named() if read_named else read_points(Path(which))
     are_together = relative and any(isinstance(point, PairPoint) for point in points)
-    solos = _references_by_job(_alone_of(solo)) if are_together else None
+    solos = grouped(whole_gpu(_alone_of(solo)), lambda point: point.job) if are_together else None
     return frame(_frame_row(point, solos) for point in points)
 
 

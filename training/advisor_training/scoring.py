@@ -288,7 +288,17 @@ def bounds_of(residuals: Residuals, coverage: float = COVERAGE) -> dict[str, Log
         n: its for n, its in by_stratum.items() if len(np.unique(its.left_out)) >= FEWEST_JOBS
     }
     bounds = {name: _bounds(its, coverage) for name, its in (pooled | sufficient).items()}
-    return bounds | _bounds_by_gpu_model(residuals, coverage)
+    if residuals.gpu_model is None or len(np.unique(residuals.gpu_model)) == 1:
+        return bounds
+    both = zip(residuals.stratum.tolist(), residuals.gpu_model.tolist(), strict=True)
+    on_models = np.array([on_gpu_model(*each) for each in both])
+    by_model = {str(name): residuals.take(on_models == name) for name in np.unique(on_models)}
+    return bounds | {
+        name: _bounds(its, coverage)
+        for name, its in by_model.items()
+        # Workloads enough for a quantile: rounding must not decide.
+        if len(np.unique(its.left_out)) * (1 - coverage) >= coverage - 1e-9
+    }
 
 
 def intervals(residuals: Residuals) -> dict[str, LogBounds]:
@@ -397,21 +407,6 @@ def _weights(residuals: Residuals) -> Floats:
     """Of each residual: jobs count the same, however many rows they have; adds up to 1."""
     _, job, rows_of_job = np.unique(residuals.left_out, return_inverse=True, return_counts=True)
     return 1 / (len(rows_of_job) * rows_of_job[job])
-
-
-def _bounds_by_gpu_model(residuals: Residuals, coverage: float) -> dict[str, LogBounds]:
-    """Of each GPU model with enough jobs, where there are several GPU models."""
-    if residuals.gpu_model is None or len(np.unique(residuals.gpu_model)) == 1:
-        return {}
-    both = zip(residuals.stratum.tolist(), residuals.gpu_model.tolist(), strict=True)
-    names = np.array([on_gpu_model(*each) for each in both])
-    parts = {str(name): residuals.take(names == name) for name in np.unique(names)}
-    return {
-        stratum: _bounds(its, coverage)
-        for stratum, its in parts.items()
-        # Workloads enough for a quantile: rounding must not decide.
-        if len(np.unique(its.left_out)) * (1 - coverage) >= coverage - 1e-9
-    }
 
 
 def _bounds(residuals: Residuals, coverage: float) -> LogBounds:
@@ -731,8 +726,8 @@ def bounds_without(rows: Rows, held_out: HeldOut, name: str, jobs: tuple[str, st
     return bounds_of(residuals_of(rows, replace(others, left_out=of_job), SPEED_LEARNER))
 
 
-CandidateScope = Literal["nine", "nine or exclusive", "every way"]
-"""What is chosen from: the nine splits, as in the paper, those and exclusive, or uncapped too."""
+# What is chosen from: the nine splits, as in the paper, those and exclusive, or uncapped too.
+_CandidateScope = Literal["nine", "nine or exclusive", "every way"]
 
 KeptBy = Literal["as advised", "low end", "expected"]
 
@@ -752,7 +747,7 @@ class ChoiceQuestion:
     """
 
     objective: Objective
-    scope: CandidateScope = "nine"
+    scope: _CandidateScope = "nine"
     min_speed: float = 0.0
     kept: KeptBy = "as advised"
 
@@ -838,11 +833,6 @@ def choose_by_rule(
     return [choice for choice in choices if choice]
 
 
-def keys_of(choices: Iterable[Choice]) -> list[_ChoiceKey]:
-    """What the choices are of."""
-    return [(choice.left_out, choice.number) for choice in choices]
-
-
 def _larger_rate(data: Data, measurement: Measurement) -> str:
     """90 % for the job with more steps per second, at a safe split; empty: not in the profiles."""
     profiles = data.profiles_of(measurement)
@@ -876,33 +866,22 @@ def _expected(
         bounds = _NO_BOUNDS
         if question.min_speed and question.kept != "expected":
             bounds = bounds_without(data.rows, held_out, key[0], (profiles[0].job, profiles[1].job))
-        named = (
-            _prediction(held_out, test, split, profiles, bounds)
-            for test, split in zip(its, data.rows.splits(held_out.row[its]), strict=True)
-        )
-        options = {
-            name: prediction for name, prediction in named if _in_scope(name, question.scope)
-        }
+        options: dict[str, Prediction] = {}
+        for test, split in zip(its, data.rows.splits(held_out.row[its]), strict=True):
+            if _in_scope(str(split), question.scope):
+                speeds = zip(profiles, held_out.heads["speed"][test].tolist(), strict=True)
+                options[str(split)] = Prediction(
+                    split=split,
+                    parts=tuple(
+                        predicted_part(profile, speed_around(bounds, speed, split, n, profiles))
+                        for n, (profile, speed) in enumerate(speeds)
+                    ),
+                    power_w=Interval.sure(float(held_out.power_w[test])),
+                )
         if _in_scope("exclusive", question.scope):
             options["exclusive"] = predict_exclusive(profiles)
         if options:
             yield key, options
-
-
-def _prediction(
-    held_out: HeldOut,
-    test: int,
-    split: Split,
-    profiles: tuple[Profile, Profile],
-    bounds: Strata,
-) -> tuple[str, Prediction]:
-    speeds, power_w = held_out.heads["speed"][test].tolist(), float(held_out.power_w[test])
-    parts = tuple(
-        predicted_part(profile, speed_around(bounds, speed, split, n, profiles))
-        for n, (profile, speed) in enumerate(zip(profiles, speeds, strict=True))
-    )
-    exact_w = Interval(power_w, power_w, power_w)
-    return str(split), Prediction(split=split, parts=parts, power_w=exact_w)
 
 
 def _pick(
@@ -977,7 +956,7 @@ def _scored(data: Data, key: _ChoiceKey, name: str, question: ChoiceQuestion) ->
     )
 
 
-def _in_scope(name: str, scope: CandidateScope) -> bool:
+def _in_scope(name: str, scope: _CandidateScope) -> bool:
     others = {"exclusive": scope != "nine", "uncapped": scope == "every way"}
     return "/" in name or others.get(name, False)
 

@@ -150,7 +150,6 @@ class _Carried:
         learned_pairs: Pairs of the other GPU models.
     """
 
-    left_out: str
     held_out: HeldOut
     bounds: Mapping[str, Strata]
     learned_pairs: int
@@ -197,7 +196,6 @@ def carry_over(
     is_tested = mask[held_out.row]
     kept = held_out.take(~is_tested)
     return _Carried(
-        left_out=name,
         held_out=held_out.take(is_tested),
         bounds={x.head.name: _without_limit(residuals_of(rows, kept, x)) for x in learners},
         learned_pairs=len(np.unique(rows.pair[~mask])),
@@ -282,26 +280,24 @@ def learn_other_gpu(
         carry_over(rows, rows.gpu_model == n, n, learner, progress, every) for n in names
     ]
     wider = [widenings(carried, rows) for carried in carried_models]
-    par = [_pairs_to_par(rows, carried, learner, progress) for carried in carried_models]
+    # The smallest numbers of pairs with which the intervals hold what they promise.
+    par = [
+        next(
+            (
+                count
+                for count, draws in add_pairs(rows, rows.gpu_model == name, learner, progress)
+                if min(mean_held(carried, rows, draws).values()) >= COVERAGE
+            ),
+            None,
+        )
+        for name, carried in zip(names, carried_models, strict=True)
+    ]
     return OtherGpu(
         widening=assumed
         | {x.head.name: round(max(w[x.head.name] for w in wider), 3) for x in every},
         left_out=tuple(names),
         pairs_to_par=None if None in par else max(n for n in par if n is not None),
     )
-
-
-def _pairs_to_par(
-    rows: Rows, carried: _Carried, learner: Learner, progress: OnFold | None
-) -> int | None:
-    """The smallest number of pairs with which the intervals hold what they promise."""
-    mask = rows.gpu_model == carried.left_out
-    enough = (
-        count
-        for count, held_out in add_pairs(rows, mask, learner, progress)
-        if min(mean_held(carried, rows, held_out).values()) >= COVERAGE
-    )
-    return next(enough, None)
 
 
 def _residuals(carried: _Carried, rows: Rows, held_out: HeldOut) -> dict[str, Residuals]:

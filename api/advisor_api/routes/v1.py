@@ -88,9 +88,9 @@ from advisor_api.schemas import (
     VersionInPath,
 )
 from advisor_api.service import Audited, Service, ServiceOf, changing
+from advisor_data.bundled import all_kernels, all_sensors
 from advisor_data.files import check_import
 from advisor_data.lists import Page, Position, Span, page_of, position, us_of
-from advisor_data.measurements import all_kernels, all_sensors
 from advisor_models.registry import (
     BUNDLED_NAME,
     Registry,

@@ -28,7 +28,7 @@ from advisor_models.registry import (
     model_details,
     model_list,
     model_rows,
-    read_manifest,
+    read_artefact,
 )
 
 app = typer.Typer(help="List, check and choose the models on this host.", no_args_is_help=True)
@@ -93,7 +93,7 @@ def show(
     if as_json:
         say(as_json_text(model_details(registry, wanted)))
         return
-    manifest = read_manifest(registry.folder(wanted))
+    manifest = read_artefact(registry.folder(wanted)).manifest
     say_lines(_lines(wanted, manifest, is_champion=wanted == champion))
     figures = ((name, f"{value:g}") for name, value in manifest.figures.items())
     print_table(plain_table(("figure", "value"), figures), _WIDTH)

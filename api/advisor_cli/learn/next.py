@@ -18,11 +18,10 @@ from advisor.settings import Settings, read_settings
 from advisor_advice.conditions import checks_of, experience_of
 from advisor_cli.console import AsJson, Columns, as_json_text, print_table, say, say_lines, table_of
 from advisor_data import is_begun, open_store
-from advisor_data.bundled import GPU_MODEL
-from advisor_data.measurements import checked_counts
+from advisor_data.bundled import GPU_MODEL, checked_counts
 from advisor_models.registry import Registry
 from advisor_profiling.campaign.plan import DEFAULT_SPLITS, plan_from_options, to_yaml
-from advisor_training.next import MeasuredSoFar, NextStep, chosen_pairs, measured_so_far, next_steps
+from advisor_training.next import MeasuredSoFar, NextStep, measured_so_far, next_steps
 from advisor_training.rows import MEASURED_HERE, PointsSource, with_all_bundled
 
 # Under this name the command would hide Python's own `next`.
@@ -108,7 +107,7 @@ def _write_plan(steps: Sequence[NextStep], path: Path | None) -> Path | None:
     Raises:
         StoreError: it cannot be written.
     """
-    pairs = ",".join("+".join(jobs) for jobs in chosen_pairs(steps))
+    pairs = ",".join("+".join(step.jobs) for step in steps if step.kind == "pair")
     if path is None or not pairs:
         return None
     text = to_yaml(plan_from_options("", pairs, DEFAULT_SPLITS))
@@ -128,8 +127,7 @@ def _print(
     print_table(table_of(_COLUMNS, steps), _WIDTH)
     profiles = [step for step in steps if step.kind != "pair"]
     commands = list(dict.fromkeys(step.command for step in profiles))
-    if pairs := chosen_pairs(steps):
-        options = ",".join("+".join(jobs) for jobs in pairs)
-        commands.append(f"advisor colocate {plan or f'--pairs {shlex.quote(options)}'}")
+    if pairs := ",".join("+".join(step.jobs) for step in steps if step.kind == "pair"):
+        commands.append(f"advisor colocate {plan or f'--pairs {shlex.quote(pairs)}'}")
     say("run:")
     say_lines(f"  {command}" for command in commands)

@@ -19,13 +19,13 @@ from advisor.validity.sensor_record import PowerTiming, origin_of, power_timing,
 from advisor_cli.console import REPLAY, say
 from advisor_data import Store, open_store
 from advisor_data.bundled import (
+    all_sensors,
     bundled_pair_points,
     bundled_reference_points,
     bundled_set_points,
     bundled_set_references,
     bundled_solo_points,
 )
-from advisor_data.measurements import all_sensors
 from advisor_profiling.fanout import OnWhat
 from advisor_profiling.testbed import (
     Mode,

@@ -28,7 +28,7 @@ from advisor_cli.console import (
 )
 from advisor_cli.measure.testbeds import stoppable
 from advisor_cli.progress import counted, leaving_out
-from advisor_data.measurements import bundled_input_points, read_input_points
+from advisor_data.bundled import bundled_input_points, read_input_points
 from advisor_power.data import training
 from advisor_power.data.measuring import (
     WINDOW_S,

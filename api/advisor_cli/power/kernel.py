@@ -26,7 +26,7 @@ from advisor_cli.console import (
     show_chart,
 )
 from advisor_cli.measure.testbeds import stoppable
-from advisor_data.measurements import all_sensors
+from advisor_data.bundled import all_sensors
 from advisor_power.gpu_worker import AnsweringSpec, WorkerPlace, script_workload
 from advisor_power.kernels import (
     IDLE,

@@ -19,7 +19,7 @@ from typing import Any, cast
 
 from card import facts, figures, front
 
-from advisor_models.registry import named, read_artefact, read_manifest, write_artefact
+from advisor_models.registry import named, read_artefact, write_artefact
 
 ROOT = Path(__file__).resolve().parents[3]
 BUNDLED = ROOT / "models/advisor_models/bundled"
@@ -39,7 +39,7 @@ def main() -> None:
     figures_of_check = json.loads((EVALUATION / "evaluation.json").read_text("utf-8"))["check"]
     checked.write_text(f"{json.dumps(figures_of_check, indent=2)}\n", "utf-8")
     attach(BUNDLED, EVALUATION / "evaluation.json")
-    manifest = read_manifest(BUNDLED)
+    manifest = read_artefact(BUNDLED).manifest
     card = BUNDLED / "README.md"
     card.write_text(front(manifest) + "\n#" + card.read_text("utf-8").partition("\n#")[2], "utf-8")
     put(card, "from manifest.json", table(facts(manifest)))

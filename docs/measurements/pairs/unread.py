@@ -10,7 +10,7 @@ import yaml
 
 from advisor.core.records import UNREAD, PairPoint, SoloPoint
 from advisor.validity.safe_counts import wrong_elsewhere
-from advisor_data.measurements import bundled_checks
+from advisor_data.bundled import bundled_checks
 
 _Point = TypeVar("_Point", SoloPoint, PairPoint)
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from advisor.wire.power import InputPoint
-from advisor_data.measurements import input_points_text
+from advisor_data.bundled import input_points_text
 from advisor_power.data.measuring import read_kept
 from advisor_power.data.predictor import bundled_folder
 from advisor_power.data.training import fit_inputs, points_of, write_input_model

@@ -25,7 +25,7 @@ from advisor.errors import AdvisorError, InputError
 from advisor.formats.wire import read, to_plain, write
 from advisor.validity.sensor_record import SensorRecord
 from advisor.wire.power import KernelReport
-from advisor_data.measurements import KERNEL_TABLE, bundled_name
+from advisor_data.bundled import KERNEL_TABLE, bundled_name
 from advisor_power.sensor import faults, read_trace, record_of
 
 INTO = Path(__file__).resolve().parents[3] / "data/advisor_data/bundled"

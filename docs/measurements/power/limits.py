@@ -3,7 +3,7 @@
     python docs/measurements/power/limits.py
 
 Clocks of bundled jobs alone at shares at which they draw their limit, over the most of the job, are
-held against `advisor.predict.card`. What a job would draw there without the limit follows
+held against `advisor.predict.predictions`. What a job would draw there without the limit follows
 from its watts at smaller shares, which grow with the share. Then, of each two bundled jobs that
 fill an H200, and of 60 threes: what the advice saves, and what the limit that saves most at 95 % of
 the speed saves and costs. Speeds under other traces: advisor evaluate --public zeus.

@@ -13,7 +13,7 @@ import numpy as np
 
 from advisor.predict.profiles import Floats
 from advisor.validity.sensor_record import Response
-from advisor_data.measurements import bundled_sensors
+from advisor_data.bundled import bundled_sensors
 from advisor_power.sensor import (
     LOCKED_WAVE,
     WAVE,

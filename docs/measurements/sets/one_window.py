@@ -51,11 +51,7 @@ from advisor_training.train import blind, families_left_out, learnable, write_si
 Key = tuple[str, str]
 """Job and GPU model."""
 
-LACKING: Mapping[str, Sequence[str]] = {
-    "SM and DRAM activity": (),
-    "no SM activity": COUNTERS[:1],
-    "neither": COUNTERS,
-}
+LACKING = {"SM and DRAM activity": (), "no SM activity": COUNTERS[:1], "neither": COUNTERS}
 ELSEWHERE = {"SM activity, another card": (), "GPU busy, another card": COUNTERS}
 SEEN, LAW = next(iter(LACKING)), SetPredictor()
 
@@ -92,9 +88,8 @@ def known_of(profiles: Sequence[Profile]) -> Iterator[Known]:
             if p.busy > 0:
                 other = replace(window_of(p), gpu_model="")
                 windows |= {name: blind(other, of) for name, of in ELSEWHERE.items()}
-            seen = {
-                n: head.profile(w, is_server=kind_of(p) == "server") for n, w in windows.items()
-            }
+            is_server = kind_of(p) == "server"
+            seen = {n: head.profile(w, is_server=is_server) for n, w in windows.items()}
             yield Known(p, seen)
 
 

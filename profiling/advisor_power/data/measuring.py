@@ -29,7 +29,7 @@ from advisor.predict.kernels import MeanEstimate
 from advisor.settings import Settings
 from advisor.validity.sensor_record import power_timing, record_for
 from advisor.wire.power import Estimate
-from advisor_data.measurements import all_sensors
+from advisor_data.bundled import all_sensors
 from advisor_power.data.operands import (
     USUAL,
     Fingerprint,

@@ -20,7 +20,7 @@ from advisor.core.records import grouped
 from advisor.errors import InputError
 from advisor.predict.profiles import Float32s, Floats
 from advisor.wire.power import FEATURES, InputPoint
-from advisor_data.measurements import input_points_sha256, input_points_text
+from advisor_data.bundled import input_points_sha256, input_points_text
 from advisor_models.registry import LogBounds, hashes, version_of, write_parsed
 from advisor_power.data.measuring import InputPower, with_ratios
 from advisor_power.data.operands import FILE, Call, Operand, OperandPair, features_of

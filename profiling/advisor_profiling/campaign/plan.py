@@ -64,7 +64,7 @@ from advisor.validity.safe_counts import (
     safe_splits,
 )
 from advisor_data import Store
-from advisor_data.measurements import checked_counts
+from advisor_data.bundled import checked_counts
 from advisor_profiling.campaign.campaign import (
     Block,
     CampaignOutcome,

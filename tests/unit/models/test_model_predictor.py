@@ -95,12 +95,14 @@ def test_same_as_scikit_learn(predictor: ModelPredictor) -> None:
 
 def test_many_pairs_are_as_each_of_them(predictor: ModelPredictor) -> None:
     asked = [((A, B), SPLITS), ((B, A), SPLITS[:1]), ((A, A), ()), ((B, B), SPLITS[1:])]
-    for (profiles, splits), found in zip(asked, predictor.expected(asked), strict=True):
+    for (profiles, splits), (expected, power_w) in zip(
+        asked, predictor.expected(asked), strict=True
+    ):
         alone = predictor.predict(profiles, splits)
         assert [p.split for p in alone] == [*splits]
-        assert found.power_w.tolist() == pytest.approx([p.power_w.value for p in alone], rel=1e-12)
+        assert power_w.tolist() == pytest.approx([p.power_w.value for p in alone], rel=1e-12)
         speeds = [[p.parts[n].speed.value for p in alone] for n in range(2)]
-        np.testing.assert_allclose(np.minimum(found.speeds, 1), speeds, rtol=1e-12)
+        np.testing.assert_allclose(np.minimum(expected, 1), speeds, rtol=1e-12)
         rates = [(p.parts[0].rate.value, p.parts[0].solo_rate) for p in alone]
         whole = profiles[0].whole_gpu_rate
         assert rates == [(speed * whole, whole) for speed in speeds[0]]

@@ -37,7 +37,6 @@ from advisor_models.registry import (
     on_gpu_model,
     place_of,
     read_artefact,
-    read_manifest,
     sha256,
     wider,
     write_artefact,
@@ -77,7 +76,7 @@ def test_added_is_a_copy(registry: Registry, tmp_path: Path) -> None:
     for path in source.iterdir():
         path.unlink()
     copy = registry.folder("v1")
-    assert read_manifest(copy) == manifest
+    assert read_artefact(copy).manifest == manifest
     assert {path.name for path in copy.iterdir()} == {MANIFEST, SPEED_TREES, POWER_TREES}
 
 
@@ -336,12 +335,12 @@ def test_every_named_file_is_checked(tmp_path: Path, name: str, damage: bytes | 
         (folder / name).write_bytes(damage)
         why = f"{name} is not the file that was written. its SHA-256 differs"
     with pytest.raises(ModelError, match=why):
-        read_manifest(folder)
+        read_artefact(folder)
 
 
 def test_a_folder_without_a_manifest_is_no_model(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=r"manifest\.json cannot be read"):
-        read_manifest(tmp_path)
+        read_artefact(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -356,7 +355,7 @@ def test_a_folder_without_a_manifest_is_no_model(tmp_path: Path) -> None:
 def test_no_manifest(model: Path, text: bytes, why: str) -> None:
     (model / MANIFEST).write_bytes(text)
     with pytest.raises(ModelError, match=why):
-        read_manifest(model)
+        read_artefact(model)
 
 
 EDITS: list[tuple[Edit, str]] = [
@@ -402,7 +401,7 @@ EDITS: list[tuple[Edit, str]] = [
 @pytest.mark.parametrize(("edit", "why"), EDITS)
 def test_wrong_fields(model: Path, edit: Edit, why: str) -> None:
     with pytest.raises(ModelError, match=why):
-        read_manifest(edited(model, edit))
+        read_artefact(edited(model, edit))
 
 
 @pytest.mark.parametrize(
@@ -412,7 +411,7 @@ def test_names_of_files_stay_in_the_folder(model: Path, name: str) -> None:
     (model.parent / "secret").write_bytes(b"secret")
     edited(model, lambda m: m["files"].update({name: sha256(b"secret")}))
     with pytest.raises(ModelError, match="a path for a name"):
-        read_manifest(model)
+        read_artefact(model)
 
 
 @pytest.mark.parametrize(
@@ -425,7 +424,7 @@ def test_names_of_files_stay_in_the_folder(model: Path, name: str) -> None:
 def test_another_schema_says_what_to_do(model: Path, schema: int, remedy: str) -> None:
     edited(model, lambda m: m.update(schema=schema, more={"deep": []}))
     with pytest.raises(ModelError, match=remedy):
-        read_manifest(model)
+        read_artefact(model)
 
 
 @pytest.mark.usefixtures("own_names")

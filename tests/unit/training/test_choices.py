@@ -83,7 +83,6 @@ from advisor_training.scoring import (
     error,
     errors_of,
     figures_of,
-    keys_of,
     speed_around,
 )
 
@@ -217,7 +216,7 @@ def test_each_thing_left_out_and_measurement_is_one_choice() -> None:
         expects({THIRTY: (1, 1, 300)}, 0, "x"),
     )  # fmt: skip
     found = choose(DATA, joined(parts), NINE_ONLY, 0.0)
-    assert keys_of(found) == [("x", 0), ("y", 0), ("y", 1)]
+    assert [(c.left_out, c.number) for c in found] == [("x", 0), ("y", 0), ("y", 1)]
     assert [c.chosen for c in found] == ["30/70", "50/50", "50/50"]
 
 
@@ -351,7 +350,7 @@ def test_rules_need_no_model() -> None:
         ("exclusive", "exclusive"),
     ):  # fmt: skip
         found = choose_by_rule(data, keys, rule, NINE_ONLY)
-        assert ([c.chosen for c in found], keys_of(found)) == ([name, name], keys)
+        assert [(c.left_out, c.number, c.chosen) for c in found] == [(*key, name) for key in keys]
     assert choose_by_rule(data, keys, "equal", NINE_ONLY)[0].fraction == 1.0
 
 

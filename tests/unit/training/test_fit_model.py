@@ -36,7 +36,7 @@ from advisor_models.registry import (
     Artefact,
     LogBounds,
     OtherGpu,
-    read_manifest,
+    read_artefact,
     sha256,
     write_artefact,
 )
@@ -200,7 +200,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, trained: Trained) -> Path:
 
 @pytest.mark.slow
 def test_the_model_that_learned_it_predicts_it_with_intervals(folder: Path) -> None:
-    manifest = read_manifest(folder)
+    manifest = read_artefact(folder).manifest
     assert [head.name for head in manifest.heads] == ["speed", "power", "memory_power"]
     assert manifest.figures["memory_power_coverage_percent"] > 50
     predictor, profiles = ModelPredictor(folder), make_profiles(solo_points())

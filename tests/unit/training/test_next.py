@@ -21,7 +21,6 @@ from advisor_training.next import (
     OpenPair,
     PairUse,
     choose_pairs,
-    chosen_pairs,
     distances,
     measured_so_far,
     nearest,
@@ -147,7 +146,7 @@ KNOWN = known()
 
 
 def pairs(found: MeasuredSoFar, minutes: float = 1000) -> list[tuple[str, ...]]:
-    return list(chosen_pairs(next_steps(found, minutes)))
+    return [step.jobs for step in next_steps(found, minutes) if step.kind == "pair"]
 
 
 def why(steps: tuple[NextStep, ...], *jobs: str) -> str:
@@ -189,7 +188,7 @@ def test_a_job_that_drifts_is_measured_again() -> None:
     assert (steps[0].kind, steps[0].jobs) == ("profile", ("hog",))
     assert "drifts" in steps[0].why
     assert "hog drifts" in why(steps, "hog", "sitter")
-    found = [*chosen_pairs(steps)]
+    found = [step.jobs for step in steps if step.kind == "pair"]
     assert len(found) == len(set(found)) == 14
     assert ("climber", "sitter") not in found
 

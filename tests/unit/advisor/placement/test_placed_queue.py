@@ -384,7 +384,7 @@ ASKING = Asking()
 
 def _expected(found: Iterable[Prediction]) -> ExpectedPair:
     speeds = [[part.speed.value for part in p.parts] for p in found]
-    return ExpectedPair(np.array(speeds).T, np.array([p.power_w.value for p in found]))
+    return np.array(speeds).T, np.array([p.power_w.value for p in found])
 
 
 def server(name: str, sm: float = 10.0, **fields: Any) -> Profile:

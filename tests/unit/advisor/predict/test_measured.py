@@ -13,18 +13,21 @@ from store_points import point
 
 from advisor.core.gpu import EQUAL, NINE, SHARINGS, UNCAPPED, Sharing, Split, without_limits
 from advisor.core.objectives import NORMAL_90, Interval
-from advisor.predict.card import (
+from advisor.predict.measured import MeasuredPredictor, Window, Windows, windows_of
+from advisor.predict.predictions import (
     CARD_SPREAD,
     RATE_SPREADS,
     CardFactor,
     CardPredictor,
+    Prediction,
+    Predictions,
+    Predictor,
     card_factor,
     host_factor,
     observation_ratio,
+    predicted_part,
     reference_logs,
 )
-from advisor.predict.measured import MeasuredPredictor, Window, Windows, windows_of
-from advisor.predict.predictions import Prediction, Predictions, Predictor, predicted_part
 from advisor.predict.profiles import P99_MEASURED, Profile, Serving
 from advisor.wire.answers import DriftedJob, DriftQuantity
 from advisor_advice.conditions import DriftPredictor
@@ -422,7 +425,7 @@ def test_observations_that_can_be_compared() -> None:
 
 
 def on_card(known: Profile, **factor: float) -> Profile:
-    (there,) = CardPredictor(Physics(), [known], replace(FACTOR, **factor)).brought([known])
+    (there,) = CardPredictor(Physics(), [known], replace(FACTOR, **factor)).brought
     return there
 
 
@@ -442,7 +445,7 @@ def predicted(factor: CardFactor, predictor: Predictor | None = None) -> tuple[P
     usual = predictor or Physics()
     (before,) = usual.predict(profiles, [EQUAL])
     there = CardPredictor(usual, profiles, factor)
-    (after,) = there.predict(there.brought(profiles), [EQUAL])
+    (after,) = there.predict(there.brought, [EQUAL])
     return before, after
 
 

@@ -9,7 +9,7 @@ from made_up_profiles import Physics, profile
 
 from advisor.core.gpu import ALL_GPUS, EQUAL, UNCAPPED, Split, without_limits
 from advisor.errors import InputError
-from advisor.predict.card import (
+from advisor.predict.predictions import (
     KEPT,
     LimitPredictor,
     limit_warnings,
@@ -77,7 +77,7 @@ def test_jobs_together_slow_down_as_their_watts_say(predictor: SetPredictor | Ph
     splits = [EQUAL, without_limits("exclusive", 2)]
     before = predictor.predict(jobs, splits)
     limited = LimitPredictor(predictor, jobs, 350.0)
-    found = limited.predict(limited.brought(jobs), splits)
+    found = limited.predict(limited.brought, splits)
     assert found.power_w.max() <= 350 < before.power_w[0, 0]
     alone = speed_left(350.0, 400.0, 700.0)
     slower = speed_left(350.0, before.power_w[0, 0], 700.0) / alone
@@ -89,9 +89,9 @@ def test_jobs_together_slow_down_as_their_watts_say(predictor: SetPredictor | Ph
 def test_each_of_two_gpus_has_its_own_watts_under_the_limit() -> None:
     """A job of two GPUs loses there what it does on one, and both draw the limit twice."""
     one = LimitPredictor(SetPredictor(), jobs := [profile("a"), profile("b")], 350.0)
-    found = one.predict(one.brought(jobs), [UNCAPPED])
-    two = LimitPredictor(SetPredictor(), ranks := [replace(jobs[0], gpus=2), *jobs[1:] * 2], 350.0)
-    both = two.predict(two.brought(ranks), [Split((100.0,) * 3, "uncapped", (), (ALL_GPUS, 0, 1))])
+    found = one.predict(one.brought, [UNCAPPED])
+    two = LimitPredictor(SetPredictor(), [replace(jobs[0], gpus=2), *jobs[1:] * 2], 350.0)
+    both = two.predict(two.brought, [Split((100.0,) * 3, "uncapped", (), (ALL_GPUS, 0, 1))])
     assert both.power_w[0, 0] == pytest.approx(2 * found.power_w[0, 0]) == 700
     assert both.speeds[0, 0, 0] == pytest.approx(found.speeds[0, 0, 0], rel=0.1)
 

@@ -57,9 +57,13 @@ from advisor.validity.safe_counts import (
     unchecked_texts,
     wrong_elsewhere,
 )
-from advisor_data import measurements as count_checks
-from advisor_data.bundled import bundled_pair_points, bundled_reference_points, bundled_solo_points
-from advisor_data.measurements import all_checks
+from advisor_data import bundled as count_checks
+from advisor_data.bundled import (
+    all_checks,
+    bundled_pair_points,
+    bundled_reference_points,
+    bundled_solo_points,
+)
 
 KNOWN = Safety(units_total=132, host=checked_132())
 

@@ -45,11 +45,26 @@ from advisor.formats.rows import column_types, to_row
 from advisor.formats.wire import write
 from advisor.validity.safe_counts import keep_check
 from advisor.validity.sensor_record import keep_record
-from advisor_data import bundled, measurements, schema_page
+from advisor_data import bundled, schema_page
 from advisor_data.bundled import (
+    KERNEL_REPORTS,
+    all_checks,
+    all_kernels,
+    all_sensors,
+    bundled_checks,
+    bundled_input_points,
+    bundled_kernels,
+    bundled_name,
     bundled_pair_points,
+    bundled_recording,
     bundled_reference_points,
+    bundled_sensors,
     bundled_solo_points,
+    checked_counts,
+    checks_stamp,
+    input_points_sha256,
+    input_points_text,
+    read_input_points,
     select,
 )
 from advisor_data.files import (
@@ -61,23 +76,6 @@ from advisor_data.files import (
     write_points,
 )
 from advisor_data.lists import ProfileRow, profile_rows
-from advisor_data.measurements import (
-    KERNEL_REPORTS,
-    all_checks,
-    all_kernels,
-    all_sensors,
-    bundled_checks,
-    bundled_input_points,
-    bundled_kernels,
-    bundled_name,
-    bundled_recording,
-    bundled_sensors,
-    checked_counts,
-    checks_stamp,
-    input_points_sha256,
-    input_points_text,
-    read_input_points,
-)
 
 SUFFIXES = (".parquet", ".csv", ".jsonl")
 HEADER = "job,gpu_model,gpu_uuid,share_percent,rate,window_s,started_at,run"
@@ -691,6 +689,6 @@ def test_an_input_point_that_cannot_be_is_named(
     text = (
         input_points_text([POINT]) + b"\n" + json.dumps(dataclasses.asdict(POINT) | fields).encode()
     )
-    (bundle / measurements.INPUTS).write_bytes(text)
+    (bundle / bundled.INPUTS).write_bytes(text)
     with pytest.raises(InputError, match=rf"bundled inputs\.jsonl, line 3: .*{said}"):
         bundled_input_points()

@@ -39,8 +39,8 @@ from advisor.formats.wire import RecordLines, read, write
 from advisor.predict.profiles import Floats
 from advisor.wire.power import FEATURES, InputFingerprint, InputPoint, InputQuery, Product
 from advisor_cli.power.input import note_lines
-from advisor_data import measurements
-from advisor_data.measurements import (
+from advisor_data import bundled
+from advisor_data.bundled import (
     bundled_input_points,
     input_points_sha256,
     input_points_text,
@@ -512,7 +512,7 @@ def package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     def files(_: str) -> Path:
         return tmp_path
 
-    monkeypatch.setattr(measurements.resources, "files", files)
+    monkeypatch.setattr(bundled.resources, "files", files)
     (tmp_path / "bundled").mkdir()
     return tmp_path / "bundled"
 
@@ -573,8 +573,8 @@ def test_bundled_models_are_of_their_gpu_and_better_than_what_is_simple(gpu_mode
     folder = predictor.bundled_folder(gpu_model)
     manifest = InputPredictor(folder).manifest
     assert [card.gpu_model for card in manifest.known.cards] == [gpu_model]
-    bundled = measurements.input_points_text(bundled_input_points()).splitlines()
-    assert set((folder / POINTS).read_bytes().splitlines()) <= set(bundled)
+    lines = bundled.input_points_text(bundled_input_points()).splitlines()
+    assert set((folder / POINTS).read_bytes().splitlines()) <= set(lines)
     ours, median = (
         manifest.figures[f"{name}_power_mean_error_percent"] for name in ("model", "median")
     )

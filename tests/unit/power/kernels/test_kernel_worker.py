@@ -36,7 +36,7 @@ from advisor.predict.profiles import Floats
 from advisor.validity.sensor_record import EnergyCounter, SensorRecord
 from advisor.wire.power import KernelReport, StretchPower
 from advisor_cli.power.kernel import report_lines
-from advisor_data.measurements import KERNEL_REPORTS
+from advisor_data.bundled import KERNEL_REPORTS
 from advisor_power import gpu_worker, kernels, sensor
 from advisor_power.gpu_worker import AnsweringSpec, GpuWorker, started
 from advisor_power.kernels import (
