@@ -585,10 +585,6 @@ def _line(observation: Observation) -> bytes:
     return json.dumps(to_row(observation)).encode() + b"\n"
 
 
-_DAY_S = 86_400.0
-
-_Reason = Literal["age", "size"]
-
 _HALF = ".removed"
 
 
@@ -605,7 +601,7 @@ class EndedLaunch:
     launch_id: str
     ended_at: str = ""
     size_bytes: int = 0
-    reason: _Reason | None = None
+    reason: Literal["age", "size"] | None = None
     why: str = ""
 
     @property
@@ -641,7 +637,7 @@ def beyond(ended: Iterable[EndedLaunch], bounds: Retention, now_s: float) -> lis
     launches: list[EndedLaunch] = []
     taken_bytes = 0
     for launch in sorted(ended, key=lambda launch: (launch.ended_s, launch.launch_id))[::-1]:
-        if now_s - launch.ended_s > bounds.launch_days * _DAY_S:
+        if now_s - launch.ended_s > bounds.launch_days * 86_400:
             launches.append(replace(launch, reason="age"))
             continue
         taken_bytes += launch.size_bytes

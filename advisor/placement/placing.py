@@ -45,7 +45,7 @@ from advisor.core.objectives import (
     Prices,
     Work,
 )
-from advisor.decide.decision import Decision, Outlook, below_normal, decide, limits_of
+from advisor.decide.decision import HOUR_S, Decision, Outlook, below_normal, decide, limits_of
 from advisor.decide.limits import (
     CHANCES,
     P99_WEIGHTS,
@@ -289,9 +289,6 @@ class Placing:
             )
 
 
-HOUR_S = 3600.0
-
-
 def _weights(aim: str, prices: Prices) -> tuple[float, float]:
     if aim == DEFAULT_OBJECTIVE:
         return prices.host_w, 1.0
@@ -516,8 +513,10 @@ class _Pairs:
             some: list[list[int]] = pairs[start : start + _AT_ONCE].tolist()
             queries = [((self._profiles[a], self._profiles[b]), self.splits(a, b)) for a, b in some]
             for (a, b), expected in zip(some, model.expected(queries), strict=True):
-                least = min([self._least(a, b, expected), *self._least_below_normal(a, b)])
-                self.costs[a, b] = least * (1 - _ROUNDING)
+                least = [self._least(a, b, expected)]
+                if (p := self.below_normal(a, b)) is not None:
+                    least.append(self._least(a, b, ExpectedPair(p.speeds[0], p.power_w[0])))
+                self.costs[a, b] = min(least) * (1 - _ROUNDING)
                 self.roughly[a, b] = False
 
     def below_normal(self, a: int, b: int) -> Predictions | None:
@@ -525,10 +524,6 @@ class _Pairs:
         both = self._profiles[a], self._profiles[b]
         splits = below_normal(both, self._checked)
         return _PHYSICS.predict(both, splits) if splits else None
-
-    def _least_below_normal(self, a: int, b: int) -> Iterator[float]:
-        if (p := self.below_normal(a, b)) is not None:
-            yield self._least(a, b, ExpectedPair(p.speeds[0], p.power_w[0]))
 
     def gains(self, places: Sequence[int], speeds: Floats, watts: Floats) -> Bools:
         """Whether work of jobs costs enough more one after the other, where that is possible.
@@ -587,7 +582,7 @@ class SetAnswers:
     """
 
     def __init__(self, placing: Placing, number: int) -> None:
-        self.placing, self.number = placing, number
+        self.placing, self.number, self.pool = placing, number, placing.pools[number]
         self.profiles = {n: profile for n, profile in enumerate(self.pool.profiles) if profile}
         self.there = tuple(self.profiles)
         self.of, self.by_physics = functools.cache(self._of), functools.cache(self._by_physics)
@@ -598,6 +593,8 @@ class SetAnswers:
         self.pool.limits.check_limits(profiles)
         self.many = _ManyAlone(profiles, self.pool.checked)
         self._limits = limits = self.pool.limits.with_card_memory(self.pool.gpu_model)
+        # How far towards its low end a speed must keep its floor, of logarithms.
+        self.weight = weights_of(limits.policy.chance)[0]
         self.ceiling_w = (limits.max_power_w or np.inf) * (1 + 1e-9)
         self.counts = np.append(self.placing.counts[list(self.there)], 0.0)
         self.floors = np.array([*(limits.floor(profile) for profile in profiles), 0.0])
@@ -611,16 +608,6 @@ class SetAnswers:
     def two(self) -> _Pairs:
         """What is known of each two of them."""
         return _Pairs(self.placing, self.number, self.many, self.floors)
-
-    @property
-    def weight(self) -> float:
-        """How far towards its low end a speed must keep its floor, of logarithms."""
-        return weights_of(self._limits.policy.chance)[0]
-
-    @property
-    def pool(self) -> Pool:
-        """Its cards."""
-        return self.placing.pools[self.number]
 
     def leave(self, counts: Floats) -> None:
         """Look for sets of so many jobs of each kind of the placing."""

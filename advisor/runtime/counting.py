@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Any, Protocol
+from typing import Any
 
 from advisor.core.job import ProgressSettings, Reported
 from advisor.errors import JobError
@@ -196,21 +196,6 @@ class Tally:
         self._run, self._other, self._low, self._before = other, None, [], None
 
 
-class Meter(Protocol):
-    """Counts the progress of a job; a kind of progress is one that `open_counter` knows."""
-
-    def read(self, *, last: bool = False) -> float:
-        """Progress since the job started, in its unit; `last`: the job has ended.
-
-        Raises:
-            JobError: the count cannot be read now; with `last` what was caught is given instead.
-        """
-        ...
-
-    def close(self) -> None:
-        """Let go of what is read; nothing is counted any more."""
-
-
 class CounterFile:
     """The 8-byte count in `ADVISOR_PROGRESS_FILE`, times the progress of one count.
 
@@ -228,7 +213,11 @@ class CounterFile:
         self._scale, self._tally, self.close = scale, Tally(), self._file.close
 
     def read(self, *, last: bool = False) -> float:
-        """Also with `last` a file that the job emptied is a `JobError`."""
+        """Progress since the job started, in its unit; `last`: the job has ended.
+
+        Raises:
+            JobError: the count cannot be read now; with `last` only where the job emptied the file.
+        """
         data = os.pread(self._file.fileno(), FILE_BYTES, 0)
         if len(data) < 8:
             raise JobError(
@@ -258,9 +247,12 @@ class OutputCounter:
         self._lines = 0.0
 
     def read(self, *, last: bool = False) -> float:
-        """With `last` all of its output, and a last line without an end; see `Meter`.
+        """As of `CounterFile`; with `last` all of its output, and a last line without an end.
 
         What else was caught is counted where the pattern caught no number.
+
+        Raises:
+            JobError: the count cannot be read now; with `last` what was caught is given instead.
         """
         fault: JobError | None = None
         # A bar ends its line with its next state. Of a number that is cut the tally takes nothing,
@@ -303,7 +295,9 @@ class OutputCounter:
         self._tally.add(number, number_of(of[1]) if of else None)
 
 
-def open_counter(progress: ProgressSettings, counter_path: Path, output_path: Path) -> Meter:
+def open_counter(
+    progress: ProgressSettings, counter_path: Path, output_path: Path
+) -> CounterFile | OutputCounter:
     """The counter that `progress` asks for; both files must exist."""
     match progress.kind:
         case "output":

@@ -368,7 +368,12 @@ def loaded_libraries(pids: Iterable[int]) -> str | None:
     """Such as "cublas 130100, torch 2.11.0+cu130", by name; None where no version can be read."""
     versions: dict[str, str] = {}
     for pid in pids:
-        versions |= _of_process(pid)
+        maps = foreign_text(f"/proc/{pid}/maps").splitlines()
+        for path in sorted({line.split(maxsplit=5)[-1] for line in maps if "/lib" in line}):
+            # A container has files of its own.
+            file = Path("/proc", str(pid), "root", path.removeprefix("/"))
+            if (library := _MAPPED.search(path)) and (version := _version(library[1], file)):
+                versions[library[1]] = version
     return ", ".join(f"{name} {versions[name]}" for name in sorted(versions)) or None
 
 
@@ -395,18 +400,6 @@ def memory_bound_of(pids: Collection[int]) -> str | None:
             elif value := environment_of(pid).get(setting):
                 bounds[setting] = f"{setting}={value}"
     return " ".join(sorted(bounds.values())) or None
-
-
-def _of_process(pid: int) -> dict[str, str]:
-    maps = foreign_text(f"/proc/{pid}/maps").splitlines()
-    paths = {line.split(maxsplit=5)[-1] for line in maps if "/lib" in line}
-    versions: dict[str, str] = {}
-    for path in sorted(paths):
-        # A container has files of its own.
-        file = Path("/proc", str(pid), "root", path.removeprefix("/"))
-        if (library := _MAPPED.search(path)) and (version := _version(library[1], file)):
-            versions[library[1]] = version
-    return versions
 
 
 def _version(name: str, file: Path) -> str | None:

@@ -316,19 +316,15 @@ class LogNumbers:
         steady = best.active_s >= least_s and best.is_moving(now_s)
         return steady and (best.place.rank == 0 or best.restarts > 1)
 
-    def is_clear(self, now_s: float) -> bool:
-        """Whether the best candidate counts at this moment, and nothing is being prepared."""
+    def is_open(self, now_s: float) -> bool:
+        """Whether numbers were printed that may yet tell: none counts, or something is prepared."""
         ranked = self.ranked(now_s)
-        return bool(ranked) and ranked[0].is_moving(now_s) and not self.is_preparing(now_s)
+        is_clear = ranked and ranked[0].is_moving(now_s) and not self.is_preparing(now_s)
+        return bool(self._candidates) and not is_clear
 
     def is_preparing(self, now_s: float) -> bool:
         """Whether downloads, weights, data or checks were told of within the last seconds."""
         return now_s - self._prepared_s < 5
-
-    @property
-    def has_numbers(self) -> bool:
-        """Whether any number was printed that could tell progress."""
-        return bool(self._candidates)
 
 
 def search(lines: Sequence[str]) -> ProgressMatch | None:
@@ -605,7 +601,7 @@ class _Look:
             if self._numbers.is_certain(now_s, CERTAIN_S):
                 return self._numbers.match(now_s)
             # Silence is no reason to look on: a job that has printed nothing may never do.
-            is_open = self._numbers.has_numbers and not self._numbers.is_clear(now_s)
+            is_open = self._numbers.is_open(now_s)
         self._ended, self._now_s, self._looked_s = code is not None, now_s, now_s - begun_s
         self._read(now_s, busy=busy)
         if code:

@@ -139,13 +139,16 @@ def find_changes(values: Sequence[_Value]) -> tuple[list[int], float]:
         Number of the first value of each new regime, a way back among them; and how far all values
         are off since the last one, against those before the first.
     """
-    changes, level, sums = list[int](), _Level(), _Sums()
+    changes, level, up, down = list[int](), _Level(), _Sum(), _Sum()
     for number, value in enumerate(values):
-        since = sums.add(number, level.residual(value))
+        residual = level.residual(value)
+        up.add(number, residual)
+        down.add(number, -residual)
         level.learn(value)
-        if since is not None:
-            changes.append(since)
-            level, sums = _changed(values[: number + 1], changes), _Sums()
+        largest = up if up.value > down.value else down
+        if largest.value >= THRESHOLD:
+            changes.append(largest.since)
+            level, up, down = _changed(values[: number + 1], changes), _Sum(), _Sum()
     return changes, level.off
 
 
@@ -199,23 +202,14 @@ class _Level:
 
 
 @dataclass(slots=True)
-class _Sums:
-    """Both sums, and the numbers of the values at which they last began to rise."""
+class _Sum:
+    """Of residuals on one side, and the number of the value at which it last began to rise."""
 
-    up: float = 0.0
-    down: float = 0.0
-    up_since: int = 0
-    down_since: int = 0
+    value: float = 0.0
+    since: int = 0
 
-    def add(self, number: int, residual: float) -> int | None:
-        """Count a residual; the number of the first value that was off, where a sum trips."""
-        if self.up == 0:
-            self.up_since = number
-        if self.down == 0:
-            self.down_since = number
-        bounded = max(-MOST, min(MOST, residual))
-        self.up = max(0.0, self.up + bounded - SLACK)
-        self.down = max(0.0, self.down - bounded - SLACK)
-        if max(self.up, self.down) < THRESHOLD:
-            return None
-        return self.up_since if self.up > self.down else self.down_since
+    def add(self, number: int, residual: float) -> None:
+        """Count a residual; the sum trips from `THRESHOLD` on."""
+        if self.value == 0:
+            self.since = number
+        self.value = max(0.0, self.value + max(-MOST, min(MOST, residual)) - SLACK)

@@ -24,9 +24,8 @@ from advisor.errors import InputError, NoSplitError
 from advisor.formats.moments import duration_text
 from advisor.formats.wire import write_bytes
 from advisor.placement import solver
-from advisor.placement.pairs import Schedule
 from advisor.placement.placing import Ask, Kind, PlacedSet, Placing, Pool
-from advisor.placement.solver import APART, Plan
+from advisor.placement.solver import APART, Plan, Schedule
 from advisor.predict.corrections import LEAST, STEP_W, under_limit
 from advisor.predict.features import MEASURED_ON
 from advisor.predict.profiles import Profile, hold_several

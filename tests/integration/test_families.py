@@ -25,7 +25,7 @@ from advisor.core.job import ProgressKind, ProgressSettings
 from advisor.core.telemetry import COUNTERS, UNITS
 from advisor.errors import InputError, LimitNotProvenError
 from advisor.runtime.backend import Backend, CuMaskBackend, Sight, UncappedBackend, open_mps
-from advisor.runtime.counting import Meter, open_counter
+from advisor.runtime.counting import CounterFile, OutputCounter, open_counter
 from advisor.settings import LIMIT_VARIABLES
 from advisor_profiling.testbed import Mode, ReplayTestbed, SourceName
 
@@ -138,7 +138,9 @@ def test_a_source_gives_what_it_offers_and_nothing_else(source: dict[str, Any]) 
 
 
 @pytest.fixture(params=get_args(ProgressKind))
-def meter(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Meter, Callable[[int], None]]:
+def meter(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> tuple[CounterFile | OutputCounter, Callable[[int], None]]:
     """A meter of each kind, and what makes its job show a number."""
     counts, output = tmp_path / "progress", tmp_path / "output.log"
     counts.write_bytes(bytes(8))
@@ -153,7 +155,9 @@ def meter(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Meter, Callab
     return open_counter(kind, counts, output), show
 
 
-def test_a_meter_sees_each_step_and_never_falls(meter: tuple[Meter, Callable[[int], None]]) -> None:
+def test_a_meter_sees_each_step_and_never_falls(
+    meter: tuple[CounterFile | OutputCounter, Callable[[int], None]],
+) -> None:
     counter, show = meter
     with closing(counter):
         seen = [counter.read()]

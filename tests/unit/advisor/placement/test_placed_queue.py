@@ -22,7 +22,6 @@ from advisor.decide.decision import Decision, Outlook, decide, rest_of
 from advisor.decide.limits import Request, is_served
 from advisor.errors import InputError, NoSplitError
 from advisor.placement import search, solver
-from advisor.placement.pairs import QueuePairs, Schedule
 from advisor.placement.placing import (
     LEVELS,
     MOST_KINDS,
@@ -35,7 +34,7 @@ from advisor.placement.placing import (
     Sets,
 )
 from advisor.placement.search import SetBound, SetSearch
-from advisor.placement.solver import APART, FIRST_COME, Plan, place
+from advisor.placement.solver import APART, FIRST_COME, Plan, QueuePairs, Schedule, place
 from advisor.predict.profiles import (
     ExpectedPair,
     PairQuery,
