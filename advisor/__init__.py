@@ -5,6 +5,8 @@ import importlib
 
 __version__ = "0.1.0"
 
+# Where each name is, as `__init__.pyi` tells type checkers. What is called lies in the folders
+# above, which import this one.
 _MODULES = {
     "AdvisorError": "advisor.errors",
     "Counters": "advisor.core.records",
@@ -21,16 +23,14 @@ _MODULES = {
     "replicas": "advisor_advice.ask",
     "training_data": "advisor_training.train",
 }
-"""Where each name is, as `__init__.pyi` tells type checkers. What is called lies in the folders
-above, which import this one."""
 
 __all__ = ["__version__", *_MODULES]
 
+# The extra that has what a call needs next to what every installation has.
 _EXTRAS = {
     **dict.fromkeys(("place", "recommend", "replicas"), "advise"),
     **dict.fromkeys(("PriorRegressor", "load_dataset", "training_data"), "train"),
 }
-"""The extra that has what a call needs next to what every installation has."""
 
 
 def __getattr__(name: str) -> object:

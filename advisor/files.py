@@ -52,8 +52,8 @@ def read_plain(path: Path, most_bytes: int, owner: int | None = None) -> bytes |
     return None
 
 
+# As proc_locks(5) has it: number, kind, mode, access, process, device and inode, range.
 _LOCKS = Path("/proc/locks")
-"""As proc_locks(5) has it: number, kind, mode, access, process, device and inode, range."""
 
 
 def try_lock(file: IO[Any]) -> bool:
@@ -84,8 +84,9 @@ PRIVATE_FILE = 0o600
 
 _GROUP_AND_OTHERS = 0o077
 _FLAGS = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+
+# What opening says of a link, of a FIFO without a reader, of a device, of a folder.
 _NO_FILE = (errno.ELOOP, errno.ENXIO, errno.ENODEV, errno.EISDIR)
-"""What opening says of a link, of a FIFO without a reader, of a device, of a folder."""
 
 
 def private_folder(base: Path, *below: str, ours: re.Pattern[str] | None = None) -> Path:

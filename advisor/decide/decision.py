@@ -366,9 +366,9 @@ def check_set(jobs: int) -> None:
         )
 
 
-SLICING_MARGIN = 0.05
-"""How much more than under MPS time slicing must be worth: few were measured, and contexts start
-slowly there."""
+# How much more than under MPS time slicing must be worth: few were measured, and contexts start
+# slowly there.
+_SLICING_MARGIN = 0.05
 
 # Energy and time: shown next to the objective that decides.
 _SHOWN = (DEFAULT_OBJECTIVE, "throughput")
@@ -692,7 +692,7 @@ def _values_of(
 
 def with_margin(value: float, sharing: Sharing) -> float:
     """The value, lowered for time slicing by the lead it must have."""
-    return value / (1 + SLICING_MARGIN) if sharing == "time-sliced" else value
+    return value / (1 + _SLICING_MARGIN) if sharing == "time-sliced" else value
 
 
 def best_of(options: Iterable[RatedSplit], profiles: Sequence[Profile], tie: float) -> RatedSplit:
@@ -1019,7 +1019,7 @@ def _why_not_more(decision: Decision) -> Iterator[str]:
         gain = possible.gain_over(chosen)
         if possible.sharing == "time-sliced" and gain > 0:
             least = 0.0 if decision.choice else policy.min_gain
-            needed = percent((1 + SLICING_MARGIN) * (1 + least) - 1, 1)
+            needed = percent((1 + _SLICING_MARGIN) * (1 + least) - 1, 1)
             yield (
                 f"{possible.name} is {percent(gain, 2)} better, and has to be {needed} better: its "
                 "prediction is uncertain"

@@ -262,8 +262,8 @@ class CardPredictor:
         return replace(self._predictor.predict(profiles, splits), speeds=usual.speeds)
 
 
+# Of the speed lost, for each 1 that is said, in 90 % of the points of these traces.
 _SLOWDOWNS = 0.4, 2.1
-"""Of the speed lost, for each 1 that is said, in 90 % of the points of these traces."""
 
 LEAST = 0.5
 """Of the card's own limit: below it few of these traces have points, and some cards no setting."""
@@ -273,11 +273,11 @@ KEPT = 0.95
 
 STEP_W = 5.0
 
+# By which two limits differ that are the same.
 _SAME_W = 1.0
-"""By which two limits differ that are the same."""
 
+# Least part of the energy that such a limit saves: less is within the error of the form.
 _LEAST_SAVING = 0.03
-"""Least part of the energy that such a limit saves: less is within the error of the form."""
 
 
 @functools.lru_cache(maxsize=1024)  # copies of a job have one profile

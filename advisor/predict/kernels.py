@@ -37,17 +37,13 @@ class Kernels:
 
     Attributes:
         per_unit: Kernels of one unit of progress; may be below 1.
-        per_unit_stderr: Its standard error.
         hold_s: Time for which one kernel keeps kernels of other processes off the GPU, s.
-        hold_stderr_s: Its standard error, s; NaN of kernels that the job file declares.
         source: How they are known: counted beside a probe of short kernels, by CUPTI as the job
             file declares, fitted to windows that the job shared, or guessed from its profile.
     """
 
     per_unit: float
-    per_unit_stderr: float
     hold_s: float
-    hold_stderr_s: float
     source: Literal["probe", "counted", "fitted", "guessed"]
 
 

@@ -138,9 +138,7 @@ def counted_kernels(points: Iterable[SoloPoint]) -> Kernels | None:
     is_probed = any(point.kernels_per_unit_stderr is not None for point in whole)
     return Kernels(
         per_unit=_middle([point.kernels_per_unit for point in whole]),
-        per_unit_stderr=_middle([point.kernels_per_unit_stderr for point in whole]),
         hold_s=_middle([point.kernel_hold_s for point in whole]),
-        hold_stderr_s=_middle([point.kernel_hold_stderr_s for point in whole]),
         source="probe" if is_probed else "counted",
     )
 

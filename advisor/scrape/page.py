@@ -219,6 +219,7 @@ _PYTHON = re.compile(r"(python|pypy)[\d.]*t?")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=.*", re.DOTALL)
 _PUNCTUATION = frozenset("();<>|&")
 
+# Programs that run another one: how many words stand before it, and which options take a value.
 _WRAPPERS: dict[str, tuple[int, str]] = {
     "chrt": (1, "-T -P -D"),
     "command": (0, ""),
@@ -250,14 +251,13 @@ _WRAPPERS: dict[str, tuple[int, str]] = {
     "uv run": (0, "--with --extra --group --package -p --python --project --directory --env-file"),
     "uvx": (0, "--with --from -p --python"),
 }
-"""Programs that run another one: how many words stand before it, and which options take a value."""
 
 
 _SUFFIX = re.compile(r"_(total|sum|count|bucket)$")
 _TYPE = re.compile(rb"^# TYPE (\S+) (?:counter|histogram)", re.MULTILINE)
 
+# The parser takes a time that grows with the square of a line.
 _LONGEST_LINE = 16 * 2**10
-"""The parser takes a time that grows with the square of a line."""
 
 # Of what is parsed, half a second for each MiB; and most names that one is looked for among.
 _MOST_PARSED, _MOST_NAMES = 2 * 2**20, 500
@@ -265,8 +265,8 @@ _MOST_PARSED, _MOST_NAMES = 2 * 2**20, 500
 # Beyond it a float does not tell two counts apart.
 _LARGEST_COUNT = 2.0**53
 
+# By the end of a histogram's name; seconds are what Prometheus asks for.
 _SECONDS = {"_us": 1e-6, "_microseconds": 1e-6, "_ms": 1e-3, "_milliseconds": 1e-3}
-"""By the end of a histogram's name; seconds are what Prometheus asks for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -456,9 +456,9 @@ def typed_samples(lines: Iterable[str]) -> list[tuple[str, Any]]:
         raise SourceError("the page is no metrics text", why=str(error)[:200]) from error
 
 
+# Its multiples, without the whole part, lie evenly however few or many of them are taken in a row
+# (Knuth, The Art of Computer Programming, volume 3, section 6.4).
 _GOLDEN = (math.sqrt(5) - 1) / 2
-"""Its multiples, without the whole part, lie evenly however few or many of them are taken in a row
-(Knuth, The Art of Computer Programming, volume 3, section 6.4)."""
 
 
 class PageMirror:

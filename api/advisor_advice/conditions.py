@@ -947,9 +947,7 @@ def fitted_kernels(launches: Iterable[Expected]) -> FittedKernels:
             if fit["kernels_per_unit_stderr"] < _MOST_ERROR * fit["kernels_per_unit"]:
                 kernels = Kernels(
                     per_unit=fit["kernels_per_unit"],
-                    per_unit_stderr=fit["kernels_per_unit_stderr"],
                     hold_s=fit["kernel_hold_s"],
-                    hold_stderr_s=fit["kernel_hold_stderr_s"],
                     source="fitted",
                 )
                 fitted[profile.job, profile.gpu_model].append(kernels)

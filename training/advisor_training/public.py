@@ -233,9 +233,7 @@ def _sequential_server(busy: float, p99_ms: float) -> Profile:
     demand = Serving(offered_rate=1.0, rate_noise=None, latency_p99_ms=((WHOLE, p99_ms),))
     kernels = Kernels(
         per_unit=busy / SERVER_HOLD_S,
-        per_unit_stderr=0.0,
         hold_s=SERVER_HOLD_S,
-        hold_stderr_s=0.0,
         source="guessed",
     )
     return _job(busy, serving=demand, kernels=kernels)

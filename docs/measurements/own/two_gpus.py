@@ -73,8 +73,8 @@ def profile_of(alone, probed, idle_w):
     values["power_w"] = np.mean([row["power_w"] for row in alone], axis=1)
     busy = np.mean([gpu["busy"] for gpu in alone[-1]["percent"]])
     told = kernels_beside(*(MeanEstimate(rate, rate / 100) for rate in probed), busy_percent=busy)
-    names = "per_unit", "per_unit_stderr", "hold_s", "hold_stderr_s"
-    kernels = Kernels(**dict(zip(names, told.values(), strict=True)), source="probe")
+    each, hold_s = told["kernels_per_unit"], told["kernel_hold_s"]
+    kernels = Kernels(per_unit=each, hold_s=hold_s, source="probe")
     return Profile(
         job="ranks", gpu_model="NVIDIA H200", rate_unit="steps", units_total=132, values=values,
         shares=np.array(SHARES, dtype=float), idle_power_w=idle_w, power_limit_w=700.0, gpus=2,

@@ -636,7 +636,7 @@ def test_amd_gpus_hold_two_limits_and_have_no_turns_to_choose() -> None:
     assert max(sum(share < WHOLE for share in split.shares) for split in found) == 2
 
 
-COUNTED = Kernels(per_unit=1.0, per_unit_stderr=0.0, hold_s=1e-3, hold_stderr_s=0.0, source="probe")
+COUNTED = Kernels(per_unit=1.0, hold_s=1e-3, source="probe")
 
 
 def counted(one: Profile, occupancy: float = 50.0, **fields: Any) -> Profile:

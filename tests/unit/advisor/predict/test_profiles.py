@@ -91,9 +91,7 @@ def test_kernels_are_those_of_points_on_the_whole_gpu() -> None:
     counted = [dataclasses.replace(whole, kernels_per_unit=n, **told) for n in (4.0, 5.0, 9.0)]
     wrong = dataclasses.replace(rest[0], kernels_per_unit=100.0)
     kernels = make_profile([wrong, *rest[1:], whole, *counted]).kernels
-    assert kernels == Kernels(
-        per_unit=5, per_unit_stderr=0.1, hold_s=2e-4, hold_stderr_s=1e-5, source="probe"
-    )
+    assert kernels == Kernels(per_unit=5, hold_s=2e-4, source="probe")
     assert make_profile(points()).kernels is None
 
 

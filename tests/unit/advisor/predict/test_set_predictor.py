@@ -105,9 +105,7 @@ def of_kernels(name: str, each_s: float, sm: float = 20.0, **fields: Any) -> Pro
     """A hundred units a second; it always has a kernel on the GPU, or waits for its host."""
     each = Kernels(
         per_unit=0.01 / each_s,
-        per_unit_stderr=0.0,
         hold_s=each_s * sm / 100,
-        hold_stderr_s=0.0,
         source="probe",
     )
     return job(name, sm, kernels=each, **fields)

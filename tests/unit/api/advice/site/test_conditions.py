@@ -103,7 +103,7 @@ def test_a_launch_tells_kernels(
     """Without limits both jobs get as many: 40 units/s beside 60 of two kernels are three each."""
     full = np.full(len(SHARES), 95.0)
     columns = {"sm_active_percent": full, "sm_occupancy_percent": full * occupancy / 95}
-    known = Kernels(per_unit=2, per_unit_stderr=0.1, hold_s=0.01, hold_stderr_s=0, source="probe")
+    known = Kernels(per_unit=2, hold_s=0.01, source="probe")
     of = (profile("a"), profile("b", columns=columns, kernels=known))
     seen = launch(rate_1=rate_1, rate_2=60.0)
     (found,) = MODEL.predict(of, [split])
