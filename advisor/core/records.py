@@ -422,12 +422,11 @@ def is_catching_up(
         p50_ms: Median of the time to answer; None: not known.
         errors: Standard errors that are chance.
     """
-    more = rate - (offered_rate or math.inf)
     if not offered_rate:
         return False
-    if more <= max(0.1 * offered_rate, errors * math.sqrt(offered_rate / span_s)):
-        return False
-    return p50_ms is None or rate * p50_ms / 1000 >= more * span_s / 2
+    more = rate - offered_rate
+    is_chance = more <= max(0.1 * offered_rate, errors * math.sqrt(offered_rate / span_s))
+    return not is_chance and (p50_ms is None or rate * p50_ms / 1000 >= more * span_s / 2)
 
 
 SETTLE_S = 3.0

@@ -22,7 +22,6 @@ import os
 import re
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
@@ -253,7 +252,7 @@ def slug(*parts: str) -> str:
     return re.sub(r"[^a-z0-9.]+", "-", "-".join(parts).lower()).strip("-")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class RecordFolder(Generic[T]):
     """Records of one kind, each a file in a folder of the advisor's home.
 
@@ -295,7 +294,7 @@ class RecordFolder(Generic[T]):
             return self.parse(path.read_bytes())
 
 
-@dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class RecordLines(Generic[T]):
     """Records of one kind, each a line of a file; packed line by line where its name ends in gz.
 

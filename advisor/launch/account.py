@@ -9,7 +9,6 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import TypeVar
 
 from advisor.core.gpu import ADVISED_JOBS
 from advisor.core.job import (
@@ -45,10 +44,8 @@ from advisor.launch.spec import (
 from advisor.progress import LATENCY_STEP
 from advisor.runtime.backend import Proof
 from advisor.runtime.counting import percentile_ms, range_ms
-from advisor.runtime.processes import is_frozen, is_stopped
+from advisor.runtime.processes import T, is_frozen, is_stopped
 from advisor.runtime.running_job import RunningJob
-
-T = TypeVar("T")
 
 RECENT_S = 5.0
 """Length of the mean that is shown, s."""

@@ -39,7 +39,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 from advisor.core.gpu import Gpu
 from advisor.core.objectives import Prices
@@ -57,7 +57,7 @@ from advisor.files import (
 )
 from advisor.formats.moments import is_utc, now, to_text
 from advisor.formats.rows import to_row
-from advisor.formats.wire import read, write
+from advisor.formats.wire import T, read, write
 from advisor.launch.spec import (
     History,
     JobHistory,
@@ -81,8 +81,6 @@ _READERS_S = 1.0
 
 _ID_LENGTH = 100
 _ID = re.compile(rf"[0-9a-zA-Z-]{{1,{_ID_LENGTH}}}")
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,6 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import combinations_with_replacement
 from typing import TypeAlias
 
 import highspy
@@ -189,7 +188,7 @@ class QueuePairs:
     def sharing_pairs(self, until: float) -> Iterator[PlacedSet]:
         """Pairs worth sharing, each at its best option; those that may save most come first."""
         counts, names = Counter(self.placing.queue), self._of_name
-        for a, b in sorted(combinations_with_replacement(names, 2), key=self._least_part):
+        for a, b in sorted(itertools.combinations_with_replacement(names, 2), key=self._least_part):
             if time.monotonic() > until:
                 self.timed_out = True
                 return

@@ -18,14 +18,19 @@ import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from advisor.core.gpu import WHOLE
 from advisor.core.telemetry import NEAR_LIMIT
-from advisor.predict.profiles import ACTIVITY, COLUMNS, Floats, Profile, relative_capacity
+from advisor.predict.profiles import (
+    ACTIVITY,
+    COLUMNS,
+    Float32s,
+    Floats,
+    Profile,
+    relative_capacity,
+)
 
 # Readings that are features as they are.
 _AT_SHARE = (*ACTIVITY, "relative_sm_clock", "job_cpu_percent")
@@ -227,9 +232,6 @@ def _demanded_power_w(sides: tuple[Side, ...]) -> Floats:
 def _full_power_w(profile: Profile) -> float:
     return profile.power_limit_w or float(profile.values["power_w"].max())
 
-
-Float32s: TypeAlias = npt.NDArray[np.float32]
-"""What the trees see; they split on single precision in training and in serving."""
 
 # What trees see and learn is a multiple of this. Processors differ in the last bit of a
 # logarithm, and trees would branch elsewhere for it; no instrument tells so small a step of any

@@ -41,6 +41,9 @@ from advisor.validity.safe_counts import CheckedCounts, Safety, safe_splits
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 
+Float32s: TypeAlias = npt.NDArray[np.float32]
+"""What the trees see; they split on single precision in training and in serving."""
+
 LEAST_TOLERANCE, MOST_TOLERANCE = 0.02, 0.1
 """Bounds of `Serving.tolerance`: two windows vary by 2 %; a loss above 10 % is contention, not
 noise."""

@@ -29,7 +29,6 @@ from advisor.core.records import DOUBTFUL, grouped
 from advisor.core.telemetry import NEAR_LIMIT, OVER_LIMIT
 from advisor.errors import InputError, ModelError
 from advisor.predict.features import (
-    Float32s,
     Side,
     beside,
     feature_names_of,
@@ -44,6 +43,7 @@ from advisor.predict.profiles import (
     COLUMNS,
     NEEDED,
     ExpectedPair,
+    Float32s,
     Floats,
     JobKind,
     PairQuery,

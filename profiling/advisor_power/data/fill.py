@@ -27,7 +27,7 @@ import pydantic
 from numpy.typing import NDArray
 
 from advisor.errors import InputError
-from advisor.predict.features import Float32s
+from advisor.predict.profiles import Float32s
 from advisor.wire.power import InputFingerprint
 from advisor_power.data.language import DTYPES, WIDTHS, WORDS, Call, Operand, OperandPair
 
