@@ -4,7 +4,7 @@ The master program chooses among the sets known so far. Each chosen set is decid
 `advisor recommend` and gets its cost from there; refused sets leave and the program runs again.
 
 Sets of jobs that run on are found by column generation: the program says what each job is worth;
-`advisor.placement.search` finds sets whose jobs are worth more than they cost; until there are none
+`SetSearch` finds sets whose jobs are worth more than they cost; until there are none
 (M. Lübbecke and J. Desrosiers, "Selected topics in column generation", Operations Research 53(6),
 2005). Then the master is solved in whole cards. The search also bounds what any set could gain:
 closely, once the sets that it finds save little more, and where time is left again when cards are
@@ -46,8 +46,7 @@ from advisor.core.objectives import FEWEST_CARDS, Rest, Work
 from advisor.core.records import grouped
 from advisor.decide.decision import Decision, RatedSplit, rest_of, with_margin
 from advisor.errors import InputError, NoSplitError
-from advisor.placement.placing import Bools, PlacedSet, Placing, SetAnswers
-from advisor.placement.search import SetSearch
+from advisor.placement.placing import Bools, PlacedSet, Placing, SetAnswers, SetSearch
 from advisor.predict.profiles import Floats, safe_splits_of
 from advisor.wire.answers import PlacedJob
 

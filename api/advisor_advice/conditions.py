@@ -36,25 +36,23 @@ from advisor.core.records import (
 from advisor.core.wording import unknown_job
 from advisor.errors import InputError
 from advisor.predict.corrections import (
+    POWER,
+    SPEED,
     CardFactor,
     CardPredictor,
     LimitPredictor,
-    card_factor,
-    limit_warnings,
-    observation_ratio,
-    reference_logs,
-    under_limit,
-)
-from advisor.predict.kernels import Kernels, MeanEstimate, computes_in_bursts, kernels_beside
-from advisor.predict.measured import (
-    POWER,
-    SPEED,
     MeasuredPredictor,
     Window,
     Windows,
+    card_factor,
+    limit_warnings,
     narrowed,
+    observation_ratio,
+    reference_logs,
+    under_limit,
     windows_of,
 )
+from advisor.predict.kernels import Kernels, MeanEstimate, computes_in_bursts, kernels_beside
 from advisor.predict.profiles import (
     IDLE,
     Floats,

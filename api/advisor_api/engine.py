@@ -19,7 +19,7 @@ from advisor.decide.decision import Decision
 from advisor.errors import AdvisorError, BusyError, InputError, NoSplitError
 from advisor.formats.job_file import load_job
 from advisor.formats.wire import read, write, write_bytes
-from advisor.predict.measured import Windows, of_few
+from advisor.predict.corrections import Windows, of_few
 from advisor.predict.profiles import Profile
 from advisor.settings import Settings, job_folders
 from advisor.validity.safe_counts import CheckedCounts

@@ -3,7 +3,7 @@
     python docs/measurements/sets/measured.py [RUN ...] [--gpu-model H200]
 
 Of sets that were measured on two cards and hosts; campaigns are as rows.py has them: what
-`advisor.predict.measured` says of the sets of one campaign, given jobs alone and, in the second
+`advisor.predict.corrections` says of the sets of one campaign, given jobs alone and, in the second
 column, the window of the set, both of the other: the mean error in percent, and how many values its
 bounds hold. Of sets of three jobs and more, each in both directions.
 """
@@ -22,7 +22,7 @@ from rows import Part, Row, campaigns, rows_of
 from advisor.core.gpu import ADVISED_JOBS, Sharing, Split, without_limits
 from advisor.core.objectives import Interval
 from advisor.core.records import SoloPoint
-from advisor.predict.measured import MeasuredPredictor, Window
+from advisor.predict.corrections import MeasuredPredictor, Window
 from advisor.predict.profiles import COLUMNS, Floats, Profile, kind_of, make_profile
 from advisor.predict.sets import SetPredictor
 from advisor_data.bundled import bundled_solo_points

@@ -21,7 +21,7 @@ from advisor.core.objectives import AIMS, FEWEST_CARDS, NO_PRICES, Interval, Pol
 from advisor.decide.decision import Decision, Outlook, decide, rest_of
 from advisor.decide.limits import Request, is_served
 from advisor.errors import InputError, NoSplitError
-from advisor.placement import search, solver
+from advisor.placement import solver
 from advisor.placement.placing import (
     LEVELS,
     MOST_KINDS,
@@ -31,9 +31,10 @@ from advisor.placement.placing import (
     Placing,
     Pool,
     SetAnswers,
+    SetBound,
     Sets,
+    SetSearch,
 )
-from advisor.placement.search import SetBound, SetSearch
 from advisor.placement.solver import APART, FIRST_COME, Plan, QueuePairs, Schedule, place
 from advisor.predict.profiles import (
     ExpectedPair,
@@ -555,7 +556,9 @@ def test_no_set_gains_more_than_a_search_says(
     worth = np.random.default_rng(seed).uniform(0.0, 2.0, len(placing.kinds)) * placing.lag.clip(1)
     card_worth = -0.3 * float(worth.max())
     looking = SetSearch(answers, worth, card_worth, closely=closely)
-    with mock.patch.multiple(search, FEW_HEADS=many, MANY_HEADS=many, MANY=many, ROUNDS=2):
+    with mock.patch.multiple(
+        "advisor.placement.placing", FEW_HEADS=many, MANY_HEADS=many, MANY=many, ROUNDS=2
+    ):
         _, most = looking.all(1e-6, 1e-6)
     for taken in itertools.product(*(range(min(k.count, 2) + 1) for k in placing.kinds)):
         kinds = tuple(n for n, count in enumerate(taken) for _ in range(count))

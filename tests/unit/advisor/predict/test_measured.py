@@ -18,12 +18,15 @@ from advisor.predict.corrections import (
     RATE_SPREADS,
     CardFactor,
     CardPredictor,
+    MeasuredPredictor,
+    Window,
+    Windows,
     card_factor,
     host_factor,
     observation_ratio,
     reference_logs,
+    windows_of,
 )
-from advisor.predict.measured import MeasuredPredictor, Window, Windows, windows_of
 from advisor.predict.profiles import (
     P99_MEASURED,
     Prediction,

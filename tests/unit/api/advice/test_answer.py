@@ -16,8 +16,7 @@ from advisor.core.gpu import Split, without_limits
 from advisor.core.objectives import Policy, Prices, Work
 from advisor.decide.limits import Request
 from advisor.errors import InputError, NoSplitError
-from advisor.predict.corrections import CardFactor
-from advisor.predict.measured import Window
+from advisor.predict.corrections import CardFactor, Window
 from advisor.predict.profiles import Profile, Serving
 from advisor.settings import Settings, read_settings
 from advisor.wire.answers import DriftedJob, Option, Placement, Recommendation, SeatedSet

@@ -15,7 +15,7 @@ import pytest
 
 from advisor.core.records import Observation, PairPoint, SoloPoint
 from advisor.errors import BusyError, InputError, NoSplitError, StoreError
-from advisor.predict.measured import of_few
+from advisor.predict.corrections import of_few
 from advisor.runtime.processes import descendants
 from advisor.settings import read_settings
 from advisor.wire.answers import DriftedJob

@@ -17,9 +17,8 @@ from unsafe_counts import checked_with
 
 from advisor.core.gpu import EQUAL, UNCAPPED, Split
 from advisor.core.records import REPLAY_SOURCE, UNCOUNTED_UNIT, WATCHED, Observation, PairPoint
-from advisor.predict.corrections import CardFactor, CardPredictor
+from advisor.predict.corrections import CardFactor, CardPredictor, Window
 from advisor.predict.kernels import Kernels
-from advisor.predict.measured import Window
 from advisor.predict.profiles import Profile
 from advisor.settings import Settings
 from advisor.wire.answers import DriftedJob
