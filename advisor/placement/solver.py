@@ -691,8 +691,7 @@ class _Master:
         self.sets, self.rest_costs = list[PlacedSet](), list[float]()
         self.settled, self._refused = set[_Seats](), set[_Seats]()
         self._seated: Floats = np.zeros((0, len(self.placing.kinds)))
-        for name, value in {"output_flag": False, "threads": 1}.items():
-            self._program.setOptionValue(name, value)
+        _set_options(self._program)
         for count in self.placing.counts:
             most = highspy.kHighsInf if self.spare else count
             self._program.addRow(count, most, 0, np.array([], np.int32), np.array([]))
@@ -819,9 +818,8 @@ class _Master:
             first = highspy.HighsSolution()
             first.col_value = [*self._rest(start), *start, *[0.0] * (len(self.sets) - len(start))]
             self._program.setSolution(first)
-        options = {"time_limit": self._program.getRunTime() + time_limit_s, "mip_rel_gap": gap}
-        for name, value in options.items():
-            self._program.setOptionValue(name, value)
+        ends_s = self._program.getRunTime() + time_limit_s
+        _set_options(self._program, time_limit=ends_s, mip_rel_gap=gap)
         self._program.run()
         status = self._program.getInfo().primal_solution_status
         if status != highspy.SolutionStatus.kSolutionStatusFeasible:
@@ -1181,13 +1179,16 @@ def _no_plan(placing: Placing, pairs: QueuePairs, *, timed_out: bool) -> Excepti
     )
 
 
+def _set_options(program: highspy.Highs, **options: float) -> None:
+    # One thread: plans are the same on every host, and the service's other requests keep theirs.
+    for name, value in {"output_flag": False, "threads": 1, **options}.items():
+        program.setOptionValue(name, value)
+
+
 def solved(program: highspy.HighsLp, time_limit_s: float) -> Floats | None:
     """Values of the columns of an integer program; None: none were found in time."""
     solver = highspy.Highs()
-    # One thread: plans are the same on every host, and the service's other requests keep theirs.
-    options = {"output_flag": False, "threads": 1, "time_limit": time_limit_s, "mip_rel_gap": _GAP}
-    for name, value in options.items():
-        solver.setOptionValue(name, value)
+    _set_options(solver, time_limit=time_limit_s, mip_rel_gap=_GAP)
     solver.passModel(program)
     solver.run()
     if solver.getInfo().primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:

@@ -182,13 +182,9 @@ class _Candidate:
         # A first number may be written twice or out of order by ranks that are not in step.
         return rising > 0 and self.wrong <= self.moves // 10 and self.restarts <= rising
 
-    def is_alive(self, now_s: float, looked_s: float) -> bool:
-        """Whether it still counts at the end of the look."""
-        return now_s - self.moved_s <= max(_INTERVALS * self.interval_s, 0.25 * looked_s)
-
-    def is_moving(self, now_s: float) -> bool:
-        """Whether it counts at this moment."""
-        return now_s - self.moved_s <= max(_INTERVALS * self.interval_s, 1.0)
+    def is_moving(self, now_s: float, patience_s: float = 1.0) -> bool:
+        """Whether it counts at this moment, or did not long ago."""
+        return now_s - self.moved_s <= max(_INTERVALS * self.interval_s, patience_s)
 
 
 class LogNumbers:
@@ -281,7 +277,7 @@ class LogNumbers:
         alive = [
             candidate
             for candidate in self._candidates.values()
-            if candidate.counts and candidate.is_alive(now_s, looked_s)
+            if candidate.counts and candidate.is_moving(now_s, 0.25 * looked_s)
         ]
         # While a GPU computes in some part of the look, what counts then is its work.
         alive = [candidate for candidate in alive if candidate.busy_moves] or alive
