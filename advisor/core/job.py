@@ -189,7 +189,7 @@ class Job:
         max_p99_ms: Longest 99th percentile of the time to answer a request that is promised to its
             users; advice and launches keep it. None: nothing is promised.
         host_memory_mib: Memory of the host that it may take, MiB; None: nearly all that there is.
-        max_tasks: Processes and threads that it may have; None: thousands (`job_process`).
+        max_tasks: Processes and threads that it may have; None: thousands.
         restartable: It may be stopped and started again: after seconds for a trial of ways, or from
             its checkpoint at another split.
         gpus: How many GPUs the job holds: its command is started once, sees all of them and makes
