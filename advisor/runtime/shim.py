@@ -22,7 +22,7 @@ import signal
 import sys
 import time
 from contextlib import suppress
-from typing import TypedDict
+from typing import Any
 
 HEAD_BYTES = 64 * 1024
 """What is kept of the beginning of the output, in `output.log.head`, when it is written over."""
@@ -32,20 +32,6 @@ _KERNEL_LISTS_CHILDREN = os.path.exists(f"/proc/self/task/{os.getpid()}/children
 _CHUNK = 65536
 # What is still taken of the output when the first process has ended.
 _DRAIN_BYTES = 16 * 1024 * 1024
-
-
-class _Order(TypedDict):
-    """What to start, with the paths of its output and of its control group.
-
-    Of the output two files of `output_bytes` are kept: `output.log`, and before it `output.log.1`.
-    """
-
-    command: list[str]
-    folder: str | None
-    environment: dict[str, str]
-    output: str
-    output_bytes: int
-    cgroup: str | None
 
 
 class _Output:
@@ -78,9 +64,15 @@ class _Output:
 
 
 class _Shim:
-    """One job, from its start until no process is left."""
+    """One job, from its start until no process is left.
 
-    def __init__(self, order: _Order) -> None:
+    Args:
+        order: What to start: `command`, `environment` and `folder`, with the paths of its `output`
+            and of its `cgroup`. Of the output two files of `output_bytes` are kept: `output.log`,
+            and before it `output.log.1`.
+    """
+
+    def __init__(self, order: dict[str, Any]) -> None:
         self._output = _Output(order["output"], order["output_bytes"])
         self._cgroup = order["cgroup"]
         self._end_s: float | None = None
@@ -167,7 +159,7 @@ class _Shim:
         return True
 
 
-def _start(order: _Order) -> tuple[int, int]:
+def _start(order: dict[str, Any]) -> tuple[int, int]:
     """Start the first process: its number, and the pipe with its output.
 
     Raises:
@@ -192,7 +184,7 @@ def _start(order: _Order) -> tuple[int, int]:
     return pid, output
 
 
-def _become(order: _Order, output: int, shim: int) -> None:
+def _become(order: dict[str, Any], output: int, shim: int) -> None:
     os.setsid()
     # If this shim is killed, the kernel kills the job.
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
