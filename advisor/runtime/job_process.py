@@ -410,7 +410,7 @@ def end_cgroups(prefix: str) -> None:
     """
     for path in left_cgroups(prefix):
         _write(path / "cgroup.kill", 1)
-        # The kernel says so of the group and those below it.
+        # Of the group and those below it.
         if not wait_until(
             lambda path=path: "populated 1" not in foreign_text(path / "cgroup.events"), LEAVE_S
         ):
