@@ -48,7 +48,8 @@ from advisor.decide.decision import Decision, RatedSplit, rest_of, with_margin
 from advisor.errors import InputError, NoSplitError
 from advisor.placement.placing import Bools, PlacedSet, Placing, SetAnswers
 from advisor.placement.search import SetSearch
-from advisor.predict.profiles import Floats, safe_splits_of
+from advisor.predict.predictions import safe_splits_of
+from advisor.predict.profiles import Floats
 from advisor.wire.answers import PlacedJob
 
 

@@ -850,9 +850,6 @@ def _full_power_w(profile: Profile) -> float:
     return profile.power_limit_w or float(profile.values["power_w"].max())
 
 
-Float32s: TypeAlias = npt.NDArray[np.float32]
-"""What the trees see; they split on single precision in training and in serving."""
-
 # What trees see and learn is a multiple of this. Processors differ in the last bit of a
 # logarithm, and trees would branch elsewhere for it; no instrument tells so small a step of any
 # feature.
