@@ -206,7 +206,8 @@ def at_rate(pair: LaunchSet, number: int, factor: float, spread: float) -> Launc
     """The set where one of its jobs is so many times as fast on this host as was known of it.
 
     Power alone above idle is as many times as high: that is 15 % off where rates differ, and to
-    leave it as it was 20 % (76 rates on other cards of H200 than the profile's).
+    leave it as it was 20 % (76 rates on other cards of H200 than the profile's). So what is not
+    known of the rate is not known of the watts either, nor of the energy for work by old rates.
 
     Args:
         pair: Of which rates and the forecast are scaled.
@@ -217,7 +218,9 @@ def at_rate(pair: LaunchSet, number: int, factor: float, spread: float) -> Launc
     part = pair.parts[number]
     if (forecast := pair.forecast) is not None:
         before, (job, *after) = forecast.jobs[:number], forecast.jobs[number:]
-        rate = job.rate.times(factor).spread_by(spread**2 - part.host_spread**2)
+        more = spread**2 - part.host_spread**2
+        rate = job.rate.times(factor).spread_by(more)
+        forecast = _at_watts(pair, forecast, number, factor, more)
         job = replace(job, rate=rate, solo_rate=factor * job.solo_rate)
         pair = replace(pair, forecast=replace(forecast, jobs=(*before, job, *after)))
     idle_w = part.idle_power_w or 0.0
@@ -228,6 +231,29 @@ def at_rate(pair: LaunchSet, number: int, factor: float, spread: float) -> Launc
         "host_spread": spread,
     }
     return with_part(pair, number, **columns)
+
+
+def _at_watts(
+    pair: LaunchSet, forecast: Forecast, number: int, factor: float, variance: float
+) -> Forecast:
+    """With watts and energy where one is so much faster, and by so much more variance of that."""
+    part, before = pair.parts[number], forecast.power_w
+    kept = [job.rate.value / job.solo_rate for job in forecast.jobs]
+    work = [speed * (of.solo_power_w or 0.0) for speed, of in zip(kept, pair.parts, strict=True)]
+    if not work[number]:
+        return forecast
+    over_w = max(0.0, work[number] - kept[number] * (part.idle_power_w or 0.0))
+    of_power, of_speeds = over_w / before.value, kept[number] / sum(kept)
+    if (saved := forecast.energy_saved) is not None:
+        work_for_1_j = Interval(*(1 / (1 - end) for end in (saved.value, saved.low, saved.high)))
+        work_for_1_j = work_for_1_j.spread_by(variance * (work[number] / sum(work) - of_power) ** 2)
+        saved = Interval(saved.value, 1 - 1 / work_for_1_j.low, 1 - 1 / work_for_1_j.high)
+    return replace(
+        forecast,
+        power_w=before.times(1 + (factor - 1) * of_power).spread_by(variance * of_power**2),
+        work_per_joule=forecast.work_per_joule.spread_by(variance * (of_speeds - of_power) ** 2),
+        energy_saved=saved,
+    )
 
 
 def as_alone(
