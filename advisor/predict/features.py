@@ -41,7 +41,7 @@ transpose and reduction at 100 %, data/advisor_data/bundled)."""
 MEASURED_ON = ("NVIDIA H100 80GB HBM3", "NVIDIA H200")
 """The GPU models whose bundled sets and pairs constants are fitted to."""
 
-CORNER = 6.0
+CORNER = 8.0
 """How sharply jobs slow down that have SMs of their own, where they want all of the memory."""
 
 

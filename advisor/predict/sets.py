@@ -10,6 +10,7 @@ are for jobs that they were not fitted to. Arrays have the shape (jobs, ways).
 """
 
 import functools
+import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, fields, replace
@@ -259,9 +260,12 @@ SetClass: TypeAlias = Literal[
     "own SMs, one fills",
     "none fills",
     "fills",
+    "fills beside another",
     "beside one that fills",
     "fills, guessed",
+    "fills beside another, guessed",
     "beside one that fills, guessed",
+    "beside several that fill, guessed",
     "fills, one limit",
     "beside one that fills, one limit",
     "fills, guessed, one limit",
@@ -270,14 +274,34 @@ SetClass: TypeAlias = Literal[
 ]
 """By which errors of jobs differ: limits that add up to the GPU or less, where no job fills the GPU
 alone, and where one does; side by side, of a job that does not fill the GPU beside others that do
-not, of one that does, of one that does not beside one that does, these two where kernels of all are
-not known, and these four where a job has a limit; or any, time-sliced."""
+not, of one that does, also beside another that does, of one that does not beside one that does,
+these where kernels of all are not known, and where a job has a limit; or any, time-sliced."""
 
 CLASSES: tuple[SetClass, ...] = get_args(SetClass)
 OF_SET: Mapping[SetClass, SetClass] = MappingProxyType(
-    {name: cast("SetClass", name.removesuffix(", one limit")) for name in CLASSES}
+    {
+        name: cast(
+            "SetClass",
+            name.removesuffix(", one limit")
+            .replace("fills beside another", "fills")
+            .replace("several that fill", "one that fills"),
+        )
+        for name in CLASSES
+    }
 )
-"""By which errors of sets and of p99s differ: not by whether a job has a limit."""
+"""By which errors of sets and of p99s differ: not by limits, nor by how many fill the GPU."""
+
+
+def _under_mps(*is_so: bool) -> int:
+    """Place of the class of a job: whether it fills, several do, kernels are guessed, limited."""
+    fills_it, several, guessed, limited = is_so
+    further = ", guessed" * guessed + ", one limit" * limited
+    finer = ("fills beside another" if fills_it else "beside several that fill") + further
+    name = ("fills" if fills_it else "beside one that fills") + further
+    return CLASSES.index(finer if several and finer in CLASSES else name)
+
+
+_PLACES = np.array([*itertools.starmap(_under_mps, itertools.product((False, True), repeat=4))])
 
 SLICED = CLASSES.index("time-sliced")
 
@@ -307,22 +331,26 @@ ACTIVE_IDLE_OVER_W = 45.0
 
 SPEED_ERRORS: Mapping[SetClass, tuple[float, float]] = MappingProxyType(
     {
-        "own SMs": (0.46, 1.28),
-        "own SMs, one fills": (0.54, 1.09),
-        "none fills": (0.77, 1.39),
-        "fills": (0.85, 1.2),
-        "beside one that fills": (0.62, 1.69),
-        "fills, guessed": (0.72, 1.61),
-        "beside one that fills, guessed": (0.3, 2.46),
-        "fills, one limit": (0.79, 1.17),
-        "beside one that fills, one limit": (0.68, 1.53),
-        "fills, guessed, one limit": (0.79, 1.24),
-        "beside one that fills, guessed, one limit": (0.64, 1.65),
-        "time-sliced": (0.81, 1.19),
+        "own SMs": (0.66, 1.34),
+        "own SMs, one fills": (0.53, 1.13),
+        "none fills": (0.65, 1.54),
+        "fills": (0.89, 1.07),
+        "fills beside another": (0.82, 1.41),
+        "beside one that fills": (0.56, 2.06),
+        "fills, guessed": (0.82, 1.19),
+        "fills beside another, guessed": (0.53, 2.1),
+        "beside one that fills, guessed": (0.37, 2.72),
+        "beside several that fill, guessed": (0.18, 5.43),
+        "fills, one limit": (0.77, 1.23),
+        "beside one that fills, one limit": (0.58, 1.74),
+        "fills, guessed, one limit": (0.72, 1.41),
+        "beside one that fills, guessed, one limit": (0.54, 1.89),
+        "time-sliced": (0.79, 1.23),
     }
 )
-"""Measured for each 1 predicted, of a job that was not fitted to: 5th and 95th percentile. Of a
-server it is for each 1 that it could do."""
+"""Measured for each 1 predicted, of jobs that were not fitted to: the ends of 90 %, raised by one
+over the number of jobs (docs/measurements/sets/law.py). Of a server it is for each 1 that it could
+do."""
 
 # As that of "time-sliced", on a GPU model that is not in `MEASURED_ON`: what a change of turns
 # costs differs between cards. The widest ends of two tables of others (docs/measurements/sets.md).
@@ -330,28 +358,28 @@ _SLICED_ELSEWHERE = (0.74, 1.48)
 
 POWER_ERRORS: Mapping[SetClass, tuple[float, float]] = MappingProxyType(
     {
-        "own SMs": (0.84, 1.15),
-        "own SMs, one fills": (0.91, 1.08),
-        "none fills": (0.88, 1.19),
-        "fills": (0.83, 1.03),
-        "beside one that fills": (0.9, 1.09),
-        "fills, guessed": (0.83, 1.04),
-        "beside one that fills, guessed": (0.87, 1.1),
-        "time-sliced": (0.83, 1.2),
+        "own SMs": (0.83, 1.18),
+        "own SMs, one fills": (0.9, 1.08),
+        "none fills": (0.86, 1.22),
+        "fills": (0.83, 1.06),
+        "beside one that fills": (0.9, 1.11),
+        "fills, guessed": (0.82, 1.06),
+        "beside one that fills, guessed": (0.86, 1.12),
+        "time-sliced": (0.79, 1.2),
     }
 )
 """The same of the watts of a set, by the last class in their order of any of its jobs."""
 
 ENERGY_ERRORS: Mapping[SetClass, tuple[float, float]] = MappingProxyType(
     {
-        "own SMs": (0.74, 1.14),
-        "own SMs, one fills": (0.85, 1.06),
-        "none fills": (0.84, 1.15),
-        "fills": (0.95, 1.15),
-        "beside one that fills": (0.87, 1.08),
-        "fills, guessed": (0.95, 1.2),
-        "beside one that fills, guessed": (0.84, 1.1),
-        "time-sliced": (0.91, 1.14),
+        "own SMs": (0.86, 1.35),
+        "own SMs, one fills": (0.87, 1.08),
+        "none fills": (0.82, 1.18),
+        "fills": (0.95, 1.21),
+        "beside one that fills": (0.85, 1.09),
+        "fills, guessed": (0.92, 1.22),
+        "beside one that fills, guessed": (0.84, 1.11),
+        "time-sliced": (0.89, 1.21),
     }
 )
 """The same for the energy of the work on separate GPUs, relative to that of sharing."""
@@ -370,6 +398,12 @@ P99_ERRORS: Mapping[SetClass, Interval] = MappingProxyType(
 )
 """p99 for each 1 that is said, of servers that `TAILS` was not fitted to and where their demand is
 said to be met, 5th and 95th percentile (docs/measurements/sets/tails.py)."""
+
+
+def of_server(name: SetClass) -> SetClass:
+    """By which speeds of servers of a class differ: one that fills the GPU waits as others do."""
+    beside = "beside one that " + name.replace("fills beside another", "fills")
+    return cast("SetClass", beside) if name.startswith("fills") else name
 
 
 def fills(profile: Profile) -> bool:
@@ -470,6 +504,7 @@ _POWER_ERRORS, _ENERGY_ERRORS = (
     for errors, below in ((POWER_ERRORS, LOW_POWER), (ENERGY_ERRORS, LOW_ENERGY))
 )
 _SPEED_ENDS = np.array([*(SPEED_ERRORS[name] for name in CLASSES), *LOW_SPEEDS])
+_SERVER_ENDS = np.array([*(SPEED_ERRORS[of_server(name)] for name in CLASSES), *LOW_SPEEDS])
 P99_ENDS = np.array(
     [
         astuple(of)
@@ -477,11 +512,6 @@ P99_ENDS = np.array(
     ]
 )
 """By the numbers of the classes, then of `_LOW`, `_BESIDE_LOW` and `_SERVED_LOW`."""
-
-
-MANY_WIDER = 5, 1.3
-"""Ranges of speeds in sets of so many jobs are so many times as wide, of logarithms: chosen on half
-of the jobs for 9 of 10, where those of all sets held 84 %; of the other half they hold 89 %."""
 
 
 class SetPredictor:
@@ -770,12 +800,12 @@ class JobsAlone:
     @property
     def classes(self) -> npt.NDArray[np.intp]:
         """Places in `CLASSES` under MPS."""
-        none, is_filled = CLASSES.index("none fills"), self.fills.any(axis=0)
-        beside = np.where(is_filled, CLASSES.index("beside one that fills"), none)
-        classes = np.where(self.fills > 0, CLASSES.index("fills"), beside)
+        count = np.count_nonzero(self.fills, axis=0)
         is_limited = ((self.share > 0) & (self.share < WHOLE)).any(axis=0)
-        further = 2 * self.guessed.any(axis=0) + 4 * is_limited
-        return np.where(self.apart, is_filled, classes + further * (classes > none))
+        bits = 4 * (count > 1) + 2 * self.guessed.any(axis=0) + is_limited
+        classes = _PLACES[8 * (self.fills > 0) + bits]
+        shared = np.where(count > 0, classes, CLASSES.index("none fills"))
+        return np.where(self.apart, count > 0, shared)
 
     @property
     def could(self) -> Floats:
@@ -826,10 +856,9 @@ class JobsAlone:
 
     def speed_ends(self, classes: npt.NDArray[np.intp]) -> Floats:
         """Ends of ranges of jobs of these classes beside each other; shape (2, jobs, ways)."""
-        many, wider = MANY_WIDER
-        power = np.where(np.count_nonzero(self.share, axis=0) >= many, wider, 1.0)
-        ends: Floats = np.moveaxis(_SPEED_ENDS[classes], -1, 0) ** power
-        return ends
+        is_served = (self.served > 0)[..., None]
+        ends: Floats = np.where(is_served, _SERVER_ENDS[classes], _SPEED_ENDS[classes])
+        return np.moveaxis(ends, -1, 0)
 
     def kept(self, speeds: Floats) -> Floats:
         """Part of its speed alone at its share that each keeps."""

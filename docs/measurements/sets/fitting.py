@@ -29,7 +29,7 @@ from advisor.predict.sets import (
 K = TypeVar("K")
 
 Kept = Callable[[Row], Floats]
-"""Part of its speed at its limit that each job keeps, shape (jobs, 1)."""
+"""Part of its speed at its limit that each job could keep with more requests; shape (jobs, 1)."""
 
 Fit = Callable[[Sequence[Row]], Kept]
 
@@ -78,7 +78,7 @@ def idle_w(row: Row, over_w: float | Floats = ACTIVE_IDLE_OVER_W) -> Any:
 
 
 def _kept(row: Row, jobs: JobsAlone, could: Floats) -> Floats:
-    return np.minimum(could * jobs.clocks(could, row.limit_w), jobs.rate) / jobs.rate
+    return could * jobs.clocks(could, row.limit_w) / jobs.rate
 
 
 def round_robin(law: RoundRobin, *, is_counted: bool = True) -> Kept:
@@ -104,12 +104,12 @@ def on_own_sms(corner: float | Floats) -> Kept:
 
 def by_turns(kept: float | Floats) -> Kept:
     """Time-sliced."""
-    return lambda row: np.minimum(1.0, time_sliced(alone(row), kept))
 
+    def could(row: Row) -> Floats:
+        jobs = alone(row)
+        return np.minimum(jobs.reach / jobs.rate, time_sliced(jobs, kept))
 
-def speeds(row: Row, kept: Floats) -> list[float]:
-    """Relative speeds."""
-    return [part.base * float(of) for part, of in zip(row.parts, kept[:, 0], strict=True)]
+    return could
 
 
 def drawn(over_w: float | Floats, fuller: float | Floats) -> Watts:
@@ -136,7 +136,7 @@ def _saved(row: Row) -> Floats:
 
 def speed_offs(row: Row, kept: Floats) -> Floats:
     """Sum of the errors of a set's jobs; shape (ways,)."""
-    said = row.column(lambda part: part.base) * kept
+    said = row.column(lambda part: part.base) * np.minimum(1.0, kept)
     return np.abs(said - row.column(lambda part: part.speed)).sum(axis=0)
 
 
@@ -191,10 +191,15 @@ class Judged:
     part: Part
     of_class: SetClass
     set_class: SetClass
-    speed: float
+    could: float
     power_w: float
     efficiency: float
     """Measured energy of the work on a card each over that together, for each 1 predicted."""
+
+    @property
+    def speed(self) -> float:
+        """What a server serves of its demand, others what they could do."""
+        return min(self.could, self.part.base) if self.part.serves else self.could
 
     @property
     def points(self) -> float:
@@ -232,21 +237,23 @@ def judge(
     row: Row, kept: Floats, watts: Watts, *jobs: str, is_counted: bool = True
 ) -> Iterable[Judged]:
     """What is said of some jobs of a set."""
-    said, predicted_w = speeds(row, kept), watts(row, kept).item()
+    predicted_w = watts(row, kept).item()
+    could = [p.base * float(of) for p, of in zip(row.parts, kept[:, 0], strict=True)]
+    said = [min(of, p.base) for of, p in zip(could, row.parts, strict=True)]
     classes = alone(row, is_counted=is_counted).classes[:, 0].tolist()
     if row.mode == "time-sliced":
         classes = [SLICED] * len(classes)
     alone_w = [part.whole.power_w or 0.0 for part in row.parts]
     measured = sum(p.speed * w for p, w in zip(row.parts, alone_w, strict=True)) / row.power_w
     expected = sum(s * w for s, w in zip(said, alone_w, strict=True)) / predicted_w
-    for part, speed, number in zip(row.parts, said, classes, strict=True):
+    for part, able, number in zip(row.parts, could, classes, strict=True):
         if part.whole.job in jobs:
             yield Judged(
                 row,
                 part,
                 CLASSES[number],
                 OF_SET[CLASSES[max(classes)]],
-                speed,
+                able,
                 predicted_w,
                 measured / expected,
             )

@@ -11,9 +11,10 @@ itself. Errors of classes are quotients, measured over predicted: 5th, 50th, 95t
 """
 
 import itertools
+import math
 import statistics
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import astuple, replace
 
 import numpy as np
@@ -29,11 +30,11 @@ from fitting import (
     on_own_sms,
     round_robin,
 )
-from rows import Off, Row, again, measured_pairs, measured_rows, tables
+from rows import CUTS, MPS_CUTS, Off, Row, again, cell, measured_pairs, measured_rows, tables
 
 from advisor.predict.features import speed_left
-from advisor.predict.profiles import Floats
-from advisor.predict.sets import MANY_WIDER, RoundRobin
+from advisor.predict.profiles import Floats, Serving
+from advisor.predict.sets import RoundRobin, of_server
 
 LAWS = tuple(
     RoundRobin(launch_us / 1e6, gaps, batches)
@@ -52,7 +53,7 @@ def main() -> None:
     for name, value in constants.items():
         print(name, "=", value)
     for (name, of_class), (low, middle, high, jobs) in errors([*judged, *guessed]).items():
-        print(f"{name}, {of_class}: {low:.2f} {middle:.2f} {high:.2f} ({jobs} jobs)")
+        print(f"{name}, {of_class}: {low:.2f} {middle:.2f} {high:.2f} ({jobs})")
     found = {"the law, job left out": judged, "the law, kernels guessed": guessed}
     for name, rule in RULES.items():  # by which a server draws as much for a request as alone
         all_w = [
@@ -61,7 +62,7 @@ def main() -> None:
         found[name] = [it for own, watts in all_w for it in left_out(own, rule(own), watts)]
     print_errors(rows, found)
     print_clocks([row for row in rows if row.mode != "time-sliced" and row.is_at_limit])
-    tables("held by the ranges of answers, %", held([*judged, *guessed]))
+    print_held([*held(judged), *held(guessed, "kernels guessed")])
 
 
 def by_way(rows: Sequence[Row]) -> Mapping[str, list[Row]]:
@@ -102,22 +103,43 @@ def fitted(rows: Sequence[Row]) -> tuple[dict[str, object], list[Judged], list[J
     return constants, judged, guessed
 
 
-def held(judged: Sequence[Judged]) -> list[Off]:
-    """Whether ranges by sets without a job hold it: speeds where it has no demand, and watts."""
-    found = list[Off]()
+def held(judged: Sequence[Judged], name: str = "speeds") -> Iterator[tuple[Off, float]]:
+    """Whether ranges by sets without a job hold it and its sets, and high over low ends."""
     for job in sorted({job for j in judged for job in j.jobs}):
         told = errors([j for j in judged if job not in j.row.jobs])
         for j in (j for j in judged if job in j.jobs):
-            ranges = [("watts", told["POWER_ERRORS", j.set_class], j.row.power_w / j.power_w)]
-            if not j.part.serves:
-                of_class = told["SPEED_ERRORS", j.of_class]
-                ranges.append((j.of_class, of_class, j.part.speed / j.speed))
-            many, by = MANY_WIDER
-            for name, (low, _, high, _), ratio in ranges:
-                wider = by if len(j.row.parts) >= many and name != "watts" else 1.0
-                is_held = low**wider <= ratio <= high**wider
-                found.append(Off(name, j.row, j.part.kind, j.jobs, 100.0 * is_held))
-    return found
+            of_class, rule = j.of_class, name
+            if j.part.serves:
+                of_class, rule = of_server(of_class), f"{name} of servers"
+            ratios = {rule: ("SPEED_ERRORS", of_class, j.part.speed / j.could)}
+            if name == "speeds":
+                ratios["watts"] = "POWER_ERRORS", j.set_class, j.row.power_w / j.power_w
+                ratios["energy"] = "ENERGY_ERRORS", j.set_class, j.efficiency
+            for what, (errors_of, by, ratio) in ratios.items():
+                low, _, high, _ = told[errors_of, by]
+                if what == f"{name} of servers":  # it serves no more than it is asked for
+                    noise = (j.part.whole.rate_stderr or 0.0) / j.part.whole.rate
+                    serving = Serving(offered_rate=1.0, rate_noise=noise, latency_p99_ms=())
+                    bounds = j.could * np.array([[j.speed / j.could], [low], [high]])
+                    _, low, high = serving.served(bounds)[:, 0] / j.could
+                is_held = low <= ratio <= high
+                yield Off(what, j.row, j.part.kind, j.jobs, 100.0 * is_held), high / low
+
+
+def print_held(found: Sequence[tuple[Off, float]]) -> None:
+    """By kind: percent in ranges for 90 %, the high end over the low one, jobs, and how many."""
+    names = [*dict.fromkeys(off.rule for off, _ in found)]
+    print(f"\n| in ranges, % | {' | '.join(names)} |\n|---|{'--:|' * len(names)}")
+    for kind, cut in {**CUTS, **MPS_CUTS}.items():
+        cells = list[str]()
+        for name in names:
+            own = [it for it in found if it[0].rule == name and cut(it[0])]
+            own = [it for it in own if kind in CUTS or it[0].row.mode == "uncapped"]
+            jobs = len({job for off, _ in own for job in off.jobs})
+            wide = np.exp(np.mean([math.log(wide) for _, wide in own] or [0.0]))
+            text = f"{cell([off for off, _ in own])}, {wide:.2f}, {jobs} ({len(own)})"
+            cells.append(text if own else "")
+        print(f"| {kind} | {' | '.join(cells)} |")
 
 
 def print_errors(rows: Sequence[Row], found: Mapping[str, Sequence[Judged]]) -> None:
@@ -186,19 +208,25 @@ RULES: Mapping[str, Callable[[Sequence[Row]], Fit]] = {
 
 
 def errors(judged: Sequence[Judged]) -> dict[tuple[str, str], tuple[float, float, float, int]]:
-    """What each class is off by, by the name of its constant: three percentiles, and how many."""
+    """What each class is off by, by the name of its constant: both ends, middle, and how many."""
     found: dict[tuple[str, str], list[float]] = defaultdict(list)
+    jobs: dict[tuple[str, str], set[str]] = defaultdict(set)
     for j in judged:
         name = "SPEED_ERRORS, served" if j.part.serves else "SPEED_ERRORS"
-        found[name, j.of_class].append(j.part.speed / j.speed)
-        found["POWER_ERRORS", j.set_class].append(j.row.power_w / j.power_w)
-        found["ENERGY_ERRORS", j.set_class].append(j.efficiency)
-    return {key: (*percentiles(own), len(own)) for key, own in sorted(found.items())}
+        for key, ratio in (
+            ((name, j.of_class), j.part.speed / j.speed),
+            (("POWER_ERRORS", j.set_class), j.row.power_w / j.power_w),
+            (("ENERGY_ERRORS", j.set_class), j.efficiency),
+        ):
+            found[key].append(ratio)
+            jobs[key] |= j.jobs
+    return {k: (*percentiles(own, len(jobs[k])), len(own)) for k, own in sorted(found.items())}
 
 
-def percentiles(values: Sequence[float]) -> tuple[float, float, float]:
-    """The 5th, the 50th and the 95th."""
-    low, middle, high = np.quantile(values, [0.05, 0.5, 0.95]).tolist()
+def percentiles(values: Sequence[float], jobs: float = math.inf) -> tuple[float, float, float]:
+    """Ends of 90 %, raised by one over the jobs (`advisor_training.intervals`), and the middle."""
+    outside = (1 - min(1.0, 0.9 * (1 + 1 / jobs))) / 2
+    low, middle, high = np.quantile(values, [outside, 0.5, 1 - outside]).tolist()
     return low, middle, high
 
 

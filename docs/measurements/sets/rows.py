@@ -13,7 +13,7 @@ import statistics
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -181,14 +181,22 @@ def measured_rows(text: str | None) -> list[Row]:
 
 
 def measured_pairs() -> list[Row]:
-    """Bundled pairs; none where the command line names campaigns."""
-    return rows_of_pairs() if len(sys.argv) == 1 else []
+    """Bundled pairs; none where the command line names campaigns.
+
+    None with limits of which a job that one core bounds was not alone on that host.
+    """
+    rows = rows_of_pairs() if len(sys.argv) == 1 else []
+    hosts = [{p.whole.gpu_uuid for p in row.parts if p.is_host} for row in rows]
+    return [
+        r for r, on in zip(rows, hosts, strict=True) if r.mode != "limits" or on <= {r.gpu_uuid}
+    ]
 
 
 def rows_of_pairs() -> list[Row]:
     """Bundled pairs whose jobs have a bundled point at each share.
 
-    Jobs alone on the whole GPU are of the same run and card where both were measured there.
+    Jobs alone on the whole GPU are of the same run and card where both were measured there, at
+    limits as much slower as in the profile.
     """
     solo: dict[object, dict[tuple[str, float], SoloPoint]] = defaultdict(dict)
     for point in bundled_solo_points():
@@ -197,11 +205,14 @@ def rows_of_pairs() -> list[Row]:
         solo[point.run, point.gpu_uuid].setdefault((point.job, point.share_percent), point)
     found = list[Row | None]()
     for point in select(bundled_pair_points())[0]:
-        there = solo[point.run, point.gpu_uuid]
-        known = all((part.job, 100.0) in there for part in point.parts)
-        found.append(
-            row_of(point, there if known and point.mode != "mps" else solo[point.gpu_model])
-        )
+        known, there = solo[point.gpu_model], solo[point.run, point.gpu_uuid]
+        if all((part.job, 100.0) in there for part in point.parts):
+            for job, share in [(part.job, part.share_percent) for part in point.parts]:
+                if share < WHOLE and (alone := known.get((job, share))):
+                    rate = alone.rate / known[job, 100.0].rate * there[job, 100.0].rate
+                    there = there | {(job, share): replace(alone, rate=rate)}
+            known = there
+        found.append(row_of(point, known))
     return [row for row in found if row]
 
 
@@ -273,6 +284,7 @@ def again(rows: Sequence[Row]) -> tuple[list[Off], list[Off]]:
 
 
 CUTS: Mapping[str, Callable[[Off], bool]] = {
+    "all": lambda off: True,
     "MPS, no limits": lambda off: off.row.mode == "uncapped",
     "one limit": lambda off: off.row.mode == "limits" and not off.row.is_apart,
     "own SMs": lambda off: off.row.mode == "limits" and off.row.is_apart,
@@ -309,11 +321,12 @@ def table(title: str, offs: Sequence[Off], cuts: Mapping[str, Callable[[Off], bo
     print(f"|---|{'--:|' * len(cuts)}")
     for rule in dict.fromkeys(off.rule for off in offs):
         own = [off for off in offs if off.rule == rule]
-        cells = [_cell([off for off in own if cut(off)]) for cut in cuts.values()]
+        cells = [cell([off for off in own if cut(off)]) for cut in cuts.values()]
         print(f"| {rule} | {' | '.join(cells)} |")
 
 
-def _cell(offs: Sequence[Off]) -> str:
+def cell(offs: Sequence[Off]) -> str:
+    """The mean, with the bounds of draws of jobs; empty where there is none."""
     of_jobs: dict[str, Floats] = defaultdict(lambda: np.zeros(2))
     for off in offs:
         for job in off.jobs:
