@@ -77,7 +77,7 @@ def idle_w(row: Row, over_w: float | Floats = ACTIVE_IDLE_OVER_W) -> Any:
 
 
 def _kept(row: Row, jobs: JobsAlone, could: Floats) -> Floats:
-    return np.minimum(jobs.at_limit(could, row.limit_w), jobs.rate) / jobs.rate
+    return jobs.at_limit(could, row.limit_w) / jobs.rate
 
 
 def round_robin(law: RoundRobin, *, is_counted: bool = True) -> Kept:

@@ -102,53 +102,42 @@ def fitted(rows: Sequence[Row]) -> tuple[dict[str, object], list[Judged], list[J
     return constants, judged, guessed
 
 
-Held = tuple[str, Off, float]
-"""A quantity, whether its range holds it, 100 or 0, and the high end over the low one."""
-
-
-def held(judged: Sequence[Judged], name: str = "speeds") -> Iterator[Held]:
-    """Whether ranges by sets without a job hold what was measured of it and of its sets."""
+def held(judged: Sequence[Judged], name: str = "speeds") -> Iterator[tuple[Off, float]]:
+    """Whether ranges by sets without a job hold it and its sets, and high over low ends."""
     for job in sorted({job for j in judged for job in j.jobs}):
         told = errors([j for j in judged if job not in j.row.jobs])
         for j in (j for j in judged if job in j.jobs):
-            of_job = of_server(j.of_class) if j.part.serves else j.of_class
-            ratios = {name: ("SPEED_ERRORS", of_job, j.part.speed / j.could)}
+            of_class, rule = j.of_class, name
+            if j.part.serves:
+                of_class, rule = of_server(of_class), f"{name} of servers"
+            ratios = {rule: ("SPEED_ERRORS", of_class, j.part.speed / j.could)}
             if name == "speeds":
                 ratios["watts"] = "POWER_ERRORS", j.set_class, j.row.power_w / j.power_w
                 ratios["energy"] = "ENERGY_ERRORS", j.set_class, j.efficiency
-            for what, (errors_of, of_class, ratio) in ratios.items():
-                low, _, high, _ = told[errors_of, of_class]
-                ends, wide = (low, high), high / low
-                if what == name and j.part.serves:  # it serves no more than it is asked for
+            for what, (errors_of, by, ratio) in ratios.items():
+                low, _, high, _ = told[errors_of, by]
+                if what == f"{name} of servers":  # it serves no more than it is asked for
                     noise = (j.part.whole.rate_stderr or 0.0) / j.part.whole.rate
+                    serving = Serving(offered_rate=1.0, rate_noise=noise, latency_p99_ms=())
                     bounds = j.could * np.array([[j.speed / j.could], [low], [high]])
-                    _, *ends = (
-                        Serving(offered_rate=1.0, rate_noise=noise, latency_p99_ms=()).served(
-                            bounds
-                        )[:, 0]
-                        / j.could
-                    )
-                    what, wide = f"{name} of servers", ends[1] / ends[0]
-                is_held = ends[0] <= ratio <= ends[1]
-                yield what, Off(what, j.row, j.part.kind, j.jobs, 100.0 * is_held), wide
+                    _, low, high = serving.served(bounds)[:, 0] / j.could
+                is_held = low <= ratio <= high
+                yield Off(what, j.row, j.part.kind, j.jobs, 100.0 * is_held), high / low
 
 
-def print_held(found: Sequence[Held]) -> None:
+def print_held(found: Sequence[tuple[Off, float]]) -> None:
     """By kind: percent in ranges for 90 %, the high end over the low one, jobs, and how many."""
-    names = [*dict.fromkeys(name for name, _, _ in found)]
+    names = [*dict.fromkeys(off.rule for off, _ in found)]
     print(f"\n| in ranges, % | {' | '.join(names)} |\n|---|{'--:|' * len(names)}")
     for kind, cut in {**CUTS, **MPS_CUTS}.items():
-        is_in = [(kind in CUTS or off.row.mode == "uncapped") and cut(off) for _, off, _ in found]
-        own = [it for it, inside in zip(found, is_in, strict=True) if inside]
         cells = list[str]()
         for name in names:
-            offs = [(off, wide) for of, off, wide in own if of == name]
-            jobs = len({job for off, _ in offs for job in off.jobs})
-            if offs:
-                wide = math.exp(statistics.fmean(math.log(wide) for _, wide in offs))
-                cells.append(f"{cell([off for off, _ in offs])}, {wide:.2f}, {jobs} ({len(offs)})")
-            else:
-                cells.append("")
+            own = [it for it in found if it[0].rule == name and cut(it[0])]
+            own = [it for it in own if kind in CUTS or it[0].row.mode == "uncapped"]
+            jobs = len({job for off, _ in own for job in off.jobs})
+            wide = np.exp(np.mean([math.log(wide) for _, wide in own] or [0.0]))
+            text = f"{cell([off for off, _ in own])}, {wide:.2f}, {jobs} ({len(own)})"
+            cells.append(text if own else "")
         print(f"| {kind} | {' | '.join(cells)} |")
 
 
@@ -231,10 +220,7 @@ def errors(judged: Sequence[Judged]) -> dict[tuple[str, str], tuple[float, float
 
 
 def percentiles(values: Sequence[float], jobs: float = math.inf) -> tuple[float, float, float]:
-    """Both ends of 90 %, raised by one over the number of jobs, with the middle between them.
-
-    So do ranges of the model of pairs (`advisor_training.intervals`), where sources are.
-    """
+    """Ends of 90 %, raised by one over the jobs (`advisor_training.intervals`), and the middle."""
     outside = (1 - min(1.0, 0.9 * (1 + 1 / jobs))) / 2
     low, middle, high = np.quantile(values, [outside, 0.5, 1 - outside]).tolist()
     return low, middle, high

@@ -187,14 +187,12 @@ def measured_rows(text: str | None) -> list[Row]:
 def measured_pairs() -> list[Row]:
     """Bundled pairs; none where the command line names campaigns.
 
-    Without limits that a job had which one core bounds, and which was not alone on that card: its
-    speed would tell of two hosts.
+    None with limits of which a job that one core bounds was not alone on that host.
     """
+    rows = rows_of_pairs() if len(sys.argv) == 1 else []
+    hosts = [{p.whole.gpu_uuid for p in row.parts if p.is_host} for row in rows]
     return [
-        row
-        for row in (rows_of_pairs() if len(sys.argv) == 1 else [])
-        for hosts in [{p.whole.gpu_uuid for p in row.parts if p.is_host}]
-        if row.mode != "limits" or hosts <= {row.gpu_uuid}
+        r for r, on in zip(rows, hosts, strict=True) if r.mode != "limits" or on <= {r.gpu_uuid}
     ]
 
 
@@ -211,9 +209,14 @@ def rows_of_pairs() -> list[Row]:
         solo[point.run, point.gpu_uuid].setdefault((point.job, point.share_percent), point)
     found = list[Row | None]()
     for point in select(bundled_pair_points())[0]:
-        there, of_model = solo[point.run, point.gpu_uuid], solo[point.gpu_model]
-        known = all((part.job, 100.0) in there for part in point.parts)
-        found.append(row_of(point, {**_slowed(of_model, there), **there} if known else of_model))
+        known, there = solo[point.gpu_model], solo[point.run, point.gpu_uuid]
+        if all((part.job, 100.0) in there for part in point.parts):
+            for job, share in [(part.job, part.share_percent) for part in point.parts]:
+                if share < WHOLE and (alone := known.get((job, share))):
+                    rate = alone.rate / known[job, 100.0].rate * there[job, 100.0].rate
+                    there = there | {(job, share): replace(alone, rate=rate)}
+            known = there
+        found.append(row_of(point, known))
     return [row for row in found if row]
 
 
@@ -296,6 +299,7 @@ def again(rows: Sequence[Row]) -> tuple[list[Off], list[Off]]:
 
 
 CUTS: Mapping[str, Callable[[Off], bool]] = {
+    "all": lambda off: True,
     "MPS, no limits": lambda off: off.row.mode == "uncapped",
     "one limit": lambda off: off.row.mode == "limits" and not off.row.is_apart,
     "own SMs": lambda off: off.row.mode == "limits" and off.row.is_apart,

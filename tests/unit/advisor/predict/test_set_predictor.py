@@ -315,6 +315,22 @@ def test_without_counted_kernels_cores_say_how_many_there_are() -> None:
     assert guessed.high / guessed.low > known.high / known.low
 
 
+def test_ranges_of_jobs_that_fill_are_wider_beside_others_that_do() -> None:
+    """And of a job beside several whose kernels are guessed; a server that fills waits, too."""
+    small, big = of_kernels("small", 20e-6, 10.0), of_kernels("big", 1e-3, 99.0)
+    server = replace(big, job="server", serving=SERVING)
+    guessed = replace(big, kernels=None)
+
+    def width(*profiles: Profile) -> float:
+        jobs = alone_at(profiles, np.full((len(profiles), 1), 100.0))
+        low, high = jobs.speed_ends(jobs.classes)[:, 0, 0]
+        return float(high / low)
+
+    assert width(big, small) < width(big, big) < width(small, big) == width(small, big, big)
+    assert width(small, guessed) < width(small, guessed, guessed)
+    assert width(server, small) == width(small, big)
+
+
 TIMED = Serving(offered_rate=100.0, rate_noise=0.0, latency_p99_ms=((10.0, 8.0), (100.0, 4.0)))
 
 

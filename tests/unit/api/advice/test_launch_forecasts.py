@@ -1,7 +1,7 @@
 """A pair to be launched: its split by the model, or what to expect of a split that is given."""
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import astuple, replace
 from pathlib import Path
 from typing import Any
 
@@ -393,8 +393,11 @@ def test_a_job_that_stands_still_saves_nothing_that_json_could_tell(
 def test_rates_of_another_hosts_profile_may_be_what_hosts_differ_by(
     tmp_path: Path, settings: Settings
 ) -> None:
-    """They hold 1.43 times; on a card beside the profiled one all stays as it is."""
-    few = [solo_points(job, sm_active_percent=30.0) for job in "ab"]
+    """They hold 1.43 times; on a card beside the profiled one all stays as it is.
+
+    Watts and energy for work by the profiles' rates are as much less sure.
+    """
+    few, wide = [solo_points(job, sm_active_percent=30.0) for job in "ab"], list[list[float]]()
     path = points_file(tmp_path, *few)
     for cards, is_foreign in ((("GPU-far", UUID), False), (("GPU-far", "GPU-2"), True)):
         seen = Gpu(uuid=cards[0], model=CARD, beside=cards[1:])
@@ -404,6 +407,11 @@ def test_rates_of_another_hosts_profile_may_be_what_hosts_differ_by(
         rate = pair.forecast.jobs[0].rate
         assert (rate.value, pair.parts[0].solo_rate) == (pytest.approx(50.0), pytest.approx(100.0))
         assert (rate.high > 1.43 * rate.value) == is_foreign
+        assert pair.forecast.energy_saved
+        figures = pair.forecast.power_w, pair.forecast.energy_saved
+        wide.append([high - low for _, low, high in map(astuple, figures)])
+    assert all(foreign > own for own, foreign in zip(*wide, strict=True))
+    assert wide[1][0] > 1.5 * wide[0][0]
     with open_store(None, settings.home) as store:
         store.add([replace(few[0][-1], gpu_uuid="GPU-2", rate=143.0)])
     pair, _ = with_forecast(launch_set(EQUAL), wanted(path, seen=seen), settings)
