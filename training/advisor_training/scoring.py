@@ -596,7 +596,7 @@ def head_errors(rows: Rows, predicted: HeldOut, learner: HeadLearner, kind: str 
     name = learner.head.name
     expected = flat((predicted.speed if name == SPEED.name else predicted.heads[name])[tests])
     measured = flat(learner.measured(rows)[predicted.row[tests]])
-    is_known = measured > 0  # NaN is not
+    is_known = (measured > 0) & ~np.isnan(expected)  # a NaN is not above 0
     return np.abs(expected[is_known] / measured[is_known] - 1)
 
 
