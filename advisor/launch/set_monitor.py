@@ -242,6 +242,16 @@ class SetMonitor:
                 f"its limit was proven until {self._answered_at}, the last answer of the MPS server"
             )
 
+    def end(self, name: str) -> bool:
+        """End the jobs of a name, as was asked; whether nothing is left of them."""
+        jobs = [monitor for monitor in self.jobs if monitor.job.job.name == name]
+        for monitor in jobs:
+            if not monitor.over:
+                monitor.end("stopped", error="ended as was asked")
+                _watch_promises(self.jobs, self._now_s())
+        ending = {monitor for of, _ in self._endings for monitor in of}
+        return self._ended - ending >= {*jobs}
+
     def stop(self) -> None:
         """Stop what runs, and wait until all has ended and is counted.
 

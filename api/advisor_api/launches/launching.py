@@ -295,6 +295,32 @@ def stop(service: Service, launch_id: str, audited: RequestAudit) -> LaunchStatu
     return current_status(folder)
 
 
+def end(service: Service, launch_id: str, job: str, audited: RequestAudit) -> LaunchStatus:
+    """Ask for the end of one job of a launch, all copies of it; again does nothing.
+
+    Raises:
+        HTTPException, OSError, _OtherHostError, StoreError: as `stop`.
+        InputError: there is no such job, or a queue placed it.
+    """
+    folder = _folder(service, launch_id, f"advisor launches stop {launch_id} {job}")
+    with audited.of("launch.end", f"{launch_id}: {job}"):
+        folder.ask_end(job)
+    return current_status(folder)
+
+
+def resplit(service: Service, launch_id: str, audited: RequestAudit) -> LaunchStatus:
+    """Ask for the jobs of a launch to start again at the split that it offers.
+
+    Raises:
+        HTTPException, OSError, _OtherHostError, StoreError: as `stop`.
+        NoSplitError: none is offered.
+    """
+    folder = _folder(service, launch_id, f"advisor launches resplit {launch_id}")
+    with audited.of("launch.resplit", launch_id):
+        folder.ask_resplit()
+    return current_status(folder)
+
+
 def find(service: Service, launch_id: str) -> LaunchStatus:
     """Where a launch stands: from its folder if that is here, else as last kept.
 
