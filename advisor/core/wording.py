@@ -26,8 +26,9 @@ def count_of(count: int, thing: str) -> str:
 
 
 def less_or_more(saved: float, digits: int = 1) -> str:
-    """A part that is saved, as `12.3 % less`; below 0 it is `12.3 % more`."""
-    return f"{100 * abs(saved):.{digits}f} % {'less' if saved >= 0 else 'more'}"
+    """A part that is saved, as `12.3 % less`; below 0 it is `12.3 % more`, near it `as much`."""
+    percent = f"{100 * abs(saved):.{digits}f}"
+    return f"{percent} % {'less' if saved > 0 else 'more'}" if float(percent) else "as much"
 
 
 def energy_text(joules: float) -> str:

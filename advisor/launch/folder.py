@@ -195,7 +195,7 @@ class LaunchFolder:
         return request
 
     def ask_resplit(self) -> str:
-        """Ask the supervisor to start the jobs again at the split that it offers: that.
+        """Ask for a start of the jobs at the split that is offered, which is returned.
 
         Raises:
             NoSplitError: none is offered.

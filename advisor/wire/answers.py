@@ -821,7 +821,7 @@ class Placement:
         bundled_profiles: Jobs whose profile came with advisor.
         warnings: What may be less certain than it looks.
         card: What the power was corrected by; None: it was not.
-        power_limit_w: That each card is to have, W, to keep `rack_power_w`; None: as it is.
+        power_limit_w: Of each card, W, asked for or to keep `rack_power_w`; None: as it is.
     """
 
     objective: str

@@ -160,7 +160,8 @@ def placed(
         NoSplitError: a job keeps its limits nowhere.
     """
     if wire_request.rack_power_w is None:
-        return _planned(wire_request, request, inputs, gpus)[0]
+        placement, _ = _planned(wire_request, request, inputs, gpus)
+        return replace(placement, power_limit_w=wire_request.power_limit_w)
     limits = [p.power_limit_w for of in inputs for p in of.profile_set.profiles]
     profiled_w = min((limit for limit in limits if limit), default=None)
     if profiled_w is None or None in limits or wire_request.is_queue or len(inputs) > 1:
@@ -221,6 +222,8 @@ def _planned(
     filled = [of.profile_set.with_idle_power_filled(of.model.manifest.fill) for of in inputs]
     profiles = [p for profile_set, _ in filled for p in profile_set.profiles]
     served = {profile.job for profile in profiles if is_served(profile)}
+    if wire_request.is_queue:
+        request.check_work_ends(profiles)
     request = _with_deadline(wire_request, request, served)
     works = Counter[tuple[str, float | None]]()
     for job in wire_request.jobs:

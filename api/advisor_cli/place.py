@@ -1,7 +1,7 @@
 """`advisor place`: which jobs share a GPU, of a queue to its end or from now on."""
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,9 +10,9 @@ from typing import Annotated, TypeAlias
 import typer
 from rich.text import Text
 
-from advisor.core.gpu import LIMIT_COMMANDS, Split, vendor_of
+from advisor.core.gpu import LIMIT_COMMANDS, vendor_of
 from advisor.core.objectives import Aim, Prices
-from advisor.core.wording import count_of, less_or_more, listed
+from advisor.core.wording import count_of, energy_text, less_or_more, listed
 from advisor.decide.reasons import percent
 from advisor.errors import InputError, placed
 from advisor.formats.moments import duration_text, read_duration
@@ -22,6 +22,7 @@ from advisor.wire.answers import (
     Placement,
     Queue,
     Said,
+    SeatedJob,
     SeatedSet,
     SimplerSchedule,
     Totals,
@@ -271,6 +272,8 @@ def _more_gpus(texts: Sequence[str], first: str | None) -> dict[str, int]:
     return gpus
 
 
+_Seats: TypeAlias = tuple[tuple[str, float], ...]
+
 _WIDTH = 110
 
 # GPUs of a queue whose jobs are listed; there can be thousands, and --json has all.
@@ -291,9 +294,9 @@ def _show(
     when = "when and where" if queue else "launches"
     options = f"--pairs (all sets) --schedule ({when}) --notes ({len(remarks)}) --json"
     pools = listed(f"{pool.used} of {pool.gpus} {pool.gpu_model}" for pool in placement.gpus)
-    watts = sum(one.count * one.power_w for one in placement.sets)
+    watts = _watts_text(sum(one.count * one.power_w for one in placement.sets))
     so_many = f"{placement.seated} of " if placement.waiting else ""
-    result = f"done in {duration_text(queue.makespan_s)}" if queue else f"{watts / 1000:,.4g} kW"
+    result = f"done in {duration_text(queue.makespan_s)}" if queue else watts
     one_window = sorted({job.job for one in placement.sets for job in one.jobs if job.one_window})
     headline = (
         f"PLAN: {so_many}{count_of(placement.queued, 'job')} on {pools}, {result}. "
@@ -316,7 +319,7 @@ def _show(
         print_table(table_of(_PLAN_COLUMNS, plans.items()), _WIDTH)
     if schedule:
         console.print(Text(when, style="bold"))
-        for line in _gpus(queue) if queue else _launches(placement):
+        for line in _gpus(placement.sets, queue) if queue else _launches(placement):
             console.print(Text(line), soft_wrap=True)
     if notes:
         print_list(console, "notes", "!", remarks)
@@ -333,7 +336,7 @@ def _lines(placement: Placement) -> Iterator[tuple[str, str]]:
         count = placement.gpus[0].gpus
         yield (
             "Limit",
-            f"{limit_w:.0f} W for each of {count}, {limit_w * count / 1000:,.4g} kW in all: "
+            f"{limit_w:.0f} W for each of {count}, {_watts_text(limit_w * count)} in all: "
             f"{LIMIT_COMMANDS[vendor_of(placement.gpus[0].gpu_model)]} {limit_w:.0f}, as "
             "administrator",
         )
@@ -353,11 +356,17 @@ def _lines(placement: Placement) -> Iterator[tuple[str, str]]:
 
 
 def _slowest(placement: Placement) -> Iterator[tuple[str, str]]:
-    speed, job = min((job.speed, job.job) for placed in placement.sets for job in placed.jobs)
+    slowest = min(
+        (job for placed in placement.sets for job in placed.jobs),
+        key=lambda job: (job.speed, job.job),
+    )
+    speed, job, of = slowest.speed, slowest.job, "speed alone"
     if placement.queue:
         speed, job = placement.queue.slowest_speed, placement.queue.slowest_job
+    elif slowest.p99_ms is not None:
+        of = "demand"
     limit = f" at {placement.power_limit_w:g} W" if placement.power_limit_w else ""
-    yield "Slowest", f"{job}, {percent(speed)} of its speed alone{limit}"
+    yield "Slowest", f"{job}, {percent(speed)} of its {of}{limit}"
 
 
 def _queue_lines(placement: Placement, queue: Queue) -> Iterator[tuple[str, str]]:
@@ -392,24 +401,26 @@ def _gain_text(placement: Placement, queue: Queue) -> str:
     return f"{queue.worth}, most for {jobs}: {saved} GPU time; {why}"
 
 
-def _gpus(queue: Queue) -> Iterator[str]:
+def _gpus(sets: Sequence[SeatedSet], queue: Queue) -> Iterator[str]:
+    ways = {_seats(placed.jobs): placed.launch for placed in sets}
     gpus = sorted({run.gpu for run in queue.schedule})
     for gpu in gpus[:_GPUS]:
         runs = {run.number: run for run in queue.schedule if run.gpu == gpu}
         first = (run for run in runs.values() if run.beside is None or run.number < run.beside)
-        texts = (_run_text(run, runs.get(run.beside or 0)) for run in first)
+        texts = (_run_text(ways, run, runs.get(run.beside or 0)) for run in first)
         yield f"  GPU {gpu:<3} {', then '.join(texts)}"
     if len(gpus) > _GPUS:
         yield f"  and so on for {count_of(len(gpus) - _GPUS, 'more GPU')}: --json has every job"
 
 
-def _run_text(run: PlacedJob, beside: PlacedJob | None) -> str:
-    if beside is None:
-        return f"{run.job} until {duration_text(run.end_s)}"
-    until = duration_text(max(run.end_s, beside.end_s))
-    low = tuple(n for n, placed in enumerate((run, beside)) if placed.below_normal)
-    split = Split((run.share_percent, beside.share_percent), below_normal=low)
-    return f"{run.job} + {beside.job} at {split} until {until}"
+def _run_text(ways: Mapping[_Seats, str], *runs: PlacedJob | None) -> str:
+    there = [run for run in runs if run]
+    until = duration_text(max(run.end_s for run in there))
+    return f"{ways[_seats(there)]} until {until}"
+
+
+def _seats(jobs: Iterable[PlacedJob | SeatedJob]) -> _Seats:
+    return tuple(sorted((job.job, job.share_percent) for job in jobs))
 
 
 def _launches(placement: Placement) -> Iterator[str]:
@@ -420,8 +431,8 @@ def _launches(placement: Placement) -> Iterator[str]:
         yield from (f"  GPU {gpu:<5} {how}" for gpu in seated.gpus)
 
 
-def _kwh(joules: float) -> str:
-    return f"{joules / 3.6e6:,.4g} kWh"
+def _watts_text(watts: float) -> str:
+    return f"{watts:,.0f} W" if watts < 10_000 else f"{float(f'{watts / 1000:.3g}'):,g} kW"
 
 
 def _saved(other: Totals, of: str) -> str:
@@ -460,14 +471,14 @@ _TOTAL_COLUMNS: Columns[tuple[str, Totals]] = (
     ("done in", lambda row: duration_text(row[1].makespan_s)),
     ("GPU hours", lambda row: f"{float(f'{row[1].gpu_time_s / 3600:.3g}'):,g}"),
     ("saved", lambda row: _saved(row[1], "gpu_time_saved")),
-    ("energy", lambda row: _kwh(row[1].energy_j)),
+    ("energy", lambda row: energy_text(row[1].energy_j)),
     ("saved", lambda row: _saved(row[1], "energy_saved")),
 )
 
 _PLAN_COLUMNS: Columns[tuple[str, Totals]] = (
     ("", lambda row: row[0]),
-    ("energy", lambda row: _kwh(row[1].energy_j)),
-    ("of it idle", lambda row: _kwh(row[1].idle_j)),
+    ("energy", lambda row: energy_text(row[1].energy_j)),
+    ("of it idle", lambda row: energy_text(row[1].idle_j)),
     ("all done in", lambda row: duration_text(row[1].makespan_s)),
     ("mean job ends after", lambda row: duration_text(row[1].mean_completion_s)),
     ("slowest job", lambda row: percent(row[1].slowest_speed)),

@@ -15,6 +15,7 @@ from advisor.decide.decision import (
     Decision,
     RatedSplit,
 )
+from advisor.decide.limits import is_served
 from advisor.decide.reasons import percent
 from advisor.errors import InputError
 from advisor.formats.moments import duration_text
@@ -195,8 +196,9 @@ def _show(given: ModelAdvice, details: Collection[str]) -> None:
         if name in details:
             print_list(console, name, mark, [*lines])
     if "all" in details and is_pair:
-        # The same work in the way that the first lines are about, and in others.
-        for line in _same_work_lines(r, r.sharing_option or r.apart):
+        # The same work in the way that the first lines are about, and in others; of a server none.
+        served = any(map(is_served, r.profiles))
+        for line in () if served else _same_work_lines(r, r.sharing_option or r.apart):
             console.print(Text(line, style="" if line.startswith(" ") else "bold"), soft_wrap=True)
         console.print(Text("all candidates", style="bold"))
         print_table(_candidates(r))
@@ -226,11 +228,12 @@ def _rates(r: Decision) -> Iterator[str]:
         return
     for profile, part in zip(r.profiles, p.parts, strict=True):
         rate = f"{_number(part.rate.value)} {profile.rate_unit}/s"
-        speed = f"{percent(part.speed.value)} of its speed{_range(part.speed.times(100))}"
-        # How long it takes, for one that takes 1 alone.
-        value = part.speed.value
+        # How long it takes, for one that takes 1 alone; a server takes as long as requests come.
+        value, whole = part.speed.value, "demand" if is_served(profile) else "speed"
         slower = f"takes {1 / value:.1f} times as long" if value > 0 else "stands still"
-        yield f"{profile.job} {slower}: {rate}, {speed}"
+        does = "serves its requests" if is_served(profile) else slower
+        speed = f"{percent(value)} of its {whole}{_range(part.speed.times(100))}"
+        yield f"{profile.job} {does}: {rate}, {speed}"
     memory = p.memory_power_w
     of_memory = f", of it the memory {memory.value:.0f} W{_range(memory)}" if memory else ""
     yield f"power {p.power_w.value:.0f} W{_range(p.power_w)}{of_memory}"

@@ -284,12 +284,12 @@ def sizes(found: Placement) -> list[int]:
 
 
 def test_a_server_keeps_its_demand(settings: Settings) -> None:
-    """Its floor is all that arrives, not the least speed of other jobs."""
+    """It has no work that ends, unless its demand is given up."""
     fills: Any = {"columns": {"sm_active_percent": SHARES}}
     served = profiles(profile("a", serving=SERVING, **fills), profile("b", **fills))
-    assert sizes(placed(settings, found=served)) == [1, 1]
-    assert sizes(placed(settings, asked(replace(SHORT, min_speed=0.5), LONG), served)) == [1, 1]
     assert sizes(placed(settings, asked(replace(SHORT, min_speed=0.0), LONG), served)) == [2]
+    with pytest.raises(InputError, match="a cannot be given work. a server has a demand"):
+        placed(settings, found=served)
 
 
 def test_a_minimum_speed_is_kept_by_every_set(settings: Settings) -> None:
