@@ -48,6 +48,7 @@ from advisor.core.telemetry import (
     TelemetrySource,
     channels_of,
 )
+from advisor.core.wording import listed
 from advisor.errors import BusyError, InputError, JobError, SourceError, undone_by
 from advisor.files import gpu_lock, holders, open_home, open_lock, try_lock
 from advisor.progress import LATENCY_BUCKETS, latency_bucket
@@ -559,6 +560,21 @@ class Recordings:
         """Windows in which exactly these ran, parts in their order; the one to prefer first."""
         return self._windows[tuple(sorted(jobs_at_shares))]
 
+    def shares_alone(self, job: str, wanted: Sequence[Share]) -> tuple[Share, ...]:
+        """Those wanted of a job alone; where none are, all that were recorded.
+
+        Raises:
+            InputError: one was not recorded.
+        """
+        alone = (seats[0] for seats, of in self._windows.items() if of and len(seats) == 1)
+        recorded = [Share(share) for name, share in sorted(alone) if name == job]
+        if lacking := [f"{share} %" for share in wanted if share not in recorded]:
+            raise InputError(
+                f"{job} alone was not recorded at {listed(lacking)}",
+                fix=f"leave out the shares: all recorded ones are replayed, {listed(recorded)} %",
+            )
+        return tuple(wanted or recorded)
+
     def granted(self, job: str, share: Share) -> Granted:
         """What was read back for a job at a share.
 
@@ -822,6 +838,10 @@ class ReplayTestbed:
         """Nothing is simulated: a window that was not recorded is refused."""
         jobs_at_shares = [(spec.job.name, spec.share.percent) for spec in target.specs]
         return "" if self._recordings.find(jobs_at_shares) else "not recorded"
+
+    def shares_alone(self, job: str, wanted: Sequence[Share]) -> tuple[Share, ...]:
+        """As `Recordings.shares_alone`."""
+        return self._recordings.shares_alone(job, wanted)
 
     def prove(self, job: Job, share: Share) -> Callable[[], ReplayProcess]:
         """What was granted is on record."""
