@@ -318,7 +318,10 @@ class _RunPlan:
             for gpu, splits in self.tried.items()
         )
         if joining := [name for name in self.waiting if name not in self.alone]:
-            yield "Then", f"{', '.join(joining)}: each joins where that saves time or energy, else waits"
+            yield (
+                "Then",
+                f"{', '.join(joining)}: each joins where that saves time or energy, else waits",
+            )
         yield from (
             ("Due", f"{name} must start in {duration_text(spare_s)} to be done in time")
             for name, spare_s in self.spare_s.items()
@@ -328,10 +331,7 @@ class _RunPlan:
 
 def _alone_texts(alone: Mapping[str, str]) -> Iterator[str]:
     """Jobs that cannot share a GPU, why, and what to do about it."""
-    return (
-        f"{name} shares no GPU: {why} (advisor profile {name})"
-        for name, why in alone.items()
-    )
+    return (f"{name} shares no GPU: {why} (advisor profile {name})" for name, why in alone.items())
 
 
 def _table(state: _RunState) -> Group:
