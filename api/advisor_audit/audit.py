@@ -1109,11 +1109,11 @@ def _answer(
             "names jobs that miss their forecast)",
             "the sets are the best of many estimates, so expect less than the value, within the "
             "range",
-            f"jobs are packed anew every {totals.walk.slot_s / 60:.0f} minutes as they "
-            "overlapped; running jobs do not move, so a scheduler that places each job once frees "
-            "fewer GPUs",
-            "jobs that run longer when they share overlap with more later jobs; the delayed work "
-            "is counted on separate GPUs, but not its time",
+            "the figures take all jobs to be placed again every "
+            f"{totals.walk.slot_s / 60:.0f} minutes; running jobs cannot move, so a scheduler, "
+            "which places each job once, frees fewer GPUs",
+            "a job that is slowed down by sharing runs longer, beside jobs that come later; its "
+            "delayed work is counted as done on a GPU of its own, so its end is not moved",
         ),
     )
 
