@@ -719,8 +719,7 @@ class Queue(Totals):
 
     Attributes:
         worth: Whether sharing pays, against one after the other.
-        filling_jobs: Names of jobs that need the whole GPU for nearly all of their speed; the
-            others are what sharing pays for.
+        filling_jobs: Names of jobs that fill the GPU; the others are what sharing pays for.
         idle_power_w: Of one GPU.
         schedule: One for each job, in the order of the starts.
         baselines: What simpler ways take.

@@ -30,6 +30,7 @@ from advisor.placement.solver import APART, Plan
 from advisor.predict.features import MEASURED_ON
 from advisor.predict.power_limit import LEAST, STEP_W, under_limit
 from advisor.predict.profiles import Profile, hold_several
+from advisor.predict.sets import fills
 from advisor.settings import Settings, read_settings
 from advisor.validity.safe_counts import CheckedCounts
 from advisor.wire import answers as wire
@@ -37,7 +38,6 @@ from advisor.wire.requests import WORK_S, PlacementRequest, QueuedJobs, Recommen
 from advisor_advice.answers import (
     ModelAdvice,
     SetAdvisor,
-    best_size,
     gpu_warnings,
     of_check,
     promised_p99_ms,
@@ -470,9 +470,7 @@ def _queue(plan: Plan, schedule: Schedule) -> wire.Queue:
     return wire.Queue(
         **_totals(schedule),
         worth=_gain_of_queue(plan, schedule),
-        filling_jobs=tuple(
-            dict.fromkeys(p.job for p in pool.profiles if p and best_size(p) is None)
-        ),
+        filling_jobs=tuple(dict.fromkeys(p.job for p in pool.profiles if p and fills(p))),
         idle_power_w=pool.idle_power_w,
         schedule=tuple(sorted(schedule.runs, key=lambda run: (run.start_s, run.gpu, run.number))),
         baselines=tuple(

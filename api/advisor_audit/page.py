@@ -114,8 +114,8 @@ def _first(audit: Audit) -> Iterator[str]:
     if now.free_kwh is not None:
         free += f" ({now.free_kwh:,.0f} kWh)"
     yield (
-        f"<p>Of the {_hours(now.gpu_hours)} GPU hours that were read {now.paused_hours:,.0f} are of "
-        f"paused jobs. Another {free} were idle; sharing does not change those.</p>"
+        f"<p>Of the {_hours(now.gpu_hours)} GPU hours read {now.paused_hours:,.0f} are of paused "
+        f"jobs. Another {free} were idle; sharing does not change those.</p>"
     )
     words = ", ".join(f"{_word(word)} {meaning}" for word, meaning in _WORDS)
     yield f"<p class=soft>{words}.</p>"

@@ -241,8 +241,8 @@ def test_jobs_that_should_not_share_are_told_what_it_would_cost(
     error = raised.value
     assert error.what == "a and b should not share the Card"
     assert (error.why, error.fix) == (
-        "with 100/91 the same work takes as much energy and as much GPU time, against a GPU for each "
-        "(objective energy-efficiency)",
+        "with 100/91 the same work takes as much energy and as much GPU time, against a GPU for "
+        "each (objective energy-efficiency)",
         "give each a GPU of its own, or share it anyway: --split 100/91",
     )
 

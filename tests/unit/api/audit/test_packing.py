@@ -180,7 +180,7 @@ def test_jobs_of_two_owners_with_one_name_are_two_jobs(profiles: Sequence[Profil
     survey = Survey(stored_profiles={(seen[0].model, "web"): profiles[0]})
     survey.add_page(seen[:1])
     of_one = survey.kind_of(seen[0])
-    assert of_one and of_one.profile_name == "web"
+    assert (of_one and of_one.profile_name) == "web"
     survey.add_page(seen[1:])
     kinds = map(survey.kind_of, seen)
     assert [kind and kind.profile_name for kind in kinds] == ["", ""]
