@@ -31,10 +31,15 @@ def less_or_more(saved: float, digits: int = 1) -> str:
     return f"{percent} % {'less' if saved > 0 else 'more'}" if float(percent) else "as much"
 
 
+def in_digits(value: float, digits: int = 3) -> str:
+    """A number rounded to so many digits, with commas and without an exponent: `10,200`."""
+    return f"{float(f'{value:.{digits}g}'):,.12g}"
+
+
 def energy_text(joules: float) -> str:
     """Watt hours with three digits."""
     wh = joules / 3600
-    return f"{wh / 1000:.3g} kWh" if wh >= 10_000 else f"{float(f'{wh:.3g}'):,.4g} Wh"
+    return f"{in_digits(wh / 1000)} kWh" if wh >= 1000 else f"{in_digits(wh)} Wh"
 
 
 def listed(things: Iterable[object]) -> str:

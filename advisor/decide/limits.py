@@ -27,7 +27,7 @@ from advisor.core.objectives import (
     Work,
 )
 from advisor.core.records import grouped
-from advisor.core.wording import listed
+from advisor.core.wording import in_digits, listed
 from advisor.errors import InputError
 from advisor.predict.predictions import Predictions
 from advisor.predict.profiles import Floats, Profile
@@ -350,14 +350,14 @@ def _late(p: Predictions, profiles: Sequence[Profile], request: Request) -> Plac
             elif (
                 sure_ms := sure_p99_ms(beside, chance := request.p99_chance(profile, profiles))
             ) > most_ms:
-                worst = f"{beside.high:.3g} at worst"
+                worst = f"{in_digits(beside.high)} at worst"
                 text = (
-                    f"would have a p99 latency of {beside.value:.3g} ms ({worst}), "
+                    f"would have a p99 latency of {in_digits(beside.value)} ms ({worst}), "
                     f"above {most_ms:.4g} ms"
                     if beside.value > most_ms
                     else f"keeps a p99 latency of {most_ms:.4g} ms "
                     f"{_too_unsure(beside.value, beside.high, most_ms, chance)} "
-                    f"({beside.value:.3g} ms expected, {worst})"
+                    f"({in_digits(beside.value)} ms expected, {worst})"
                 )
                 late = Violation(f"{profile.job} at {share:g} % {text}", sure_ms / most_ms - 1)
                 yield [place], late
@@ -369,8 +369,8 @@ def _late_alone(profile: Profile, share_percent: float, request: Request) -> Ite
     alone_ms = profile.serving and profile.serving.p99_alone_ms(share_percent)
     if most_ms is not None and alone_ms is not None and alone_ms > most_ms:
         text = (
-            f"{profile.job} alone at {share_percent:g} % has a p99 latency of {alone_ms:.3g} ms, "
-            f"above {most_ms:g} ms"
+            f"{profile.job} alone at {share_percent:g} % has a p99 latency of "
+            f"{in_digits(alone_ms)} ms, above {most_ms:g} ms"
         )
         yield Violation(text, alone_ms / most_ms - 1)
 

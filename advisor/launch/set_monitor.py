@@ -15,7 +15,7 @@ from advisor.core.job import VERDICT_FLAGS
 from advisor.core.objectives import Interval
 from advisor.core.records import P99_BROKEN, SETTLE_S, STRANGER
 from advisor.core.telemetry import COUNTERS, TelemetrySource, counters_of
-from advisor.core.wording import listed
+from advisor.core.wording import in_digits, listed
 from advisor.errors import (
     AdvisorError,
     JobError,
@@ -312,7 +312,7 @@ class SetMonitor:
         for monitor in changed:
             self.account.stretches[-1].flags.add("other-demand")
             self._alarms.append(
-                f"{monitor.demand:.3g} {monitor.job.job.progress.unit}/s arrive at "
+                f"{in_digits(monitor.demand or 0)} {monitor.job.job.progress.unit}/s arrive at "
                 f"{monitor.job.job.name}, "
                 f"which declares {monitor.job.job.offered_rate:g}: the forecast is renewed"
             )

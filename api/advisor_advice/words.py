@@ -23,6 +23,7 @@ from advisor.core.wording import (
     below_normal_text,
     count_of,
     counted,
+    in_digits,
     less_or_more,
     limits_text,
     listed,
@@ -142,8 +143,8 @@ def _kept(way: Option, d: Decision) -> Iterator[tuple[str, str]]:
     for name, (job, speed, p99) in zip(names, counts, strict=True):
         worst = f"{percent(speed.low)} at worst"
         if p99:
-            alone = f" ({alone_ms[job]:.3g} alone)" if alone_ms[job] else ""
-            worst = f"p99 {p99.value:.3g} ms, {p99.high:.3g} at worst{alone}"
+            alone = f" ({in_digits(alone_ms[job] or 0)} alone)" if alone_ms[job] else ""
+            worst = f"p99 {in_digits(p99.value)} ms, {in_digits(p99.high)} at worst{alone}"
         kept = percent(min(speed.value, 1.0))
         rows.append(f"{name:<{max(map(len, names))}}  {kept:>5}  {worst}")
     return _rows("Keeps", rows)

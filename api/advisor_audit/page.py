@@ -12,7 +12,7 @@ from pathlib import Path
 
 from advisor.core.gpu import WHOLE
 from advisor.core.objectives import Interval
-from advisor.core.wording import counted, less_or_more, printable
+from advisor.core.wording import counted, in_digits, less_or_more, printable
 from advisor_audit.audit import MONTH_H, Audit, AuditedJob, HeldBy, HostSet, SharingSet
 
 # Rows of tables; JSON has more.
@@ -341,7 +341,7 @@ def _held_by(labels: Sequence[HeldBy]) -> str:
                 _text(label.label or "-"),
                 _text(label.taken_for),
                 f"{label.jobs:,}",
-                f"{label.gpu_hours:,.3g}",
+                in_digits(label.gpu_hours),
             )
             for label in labels
         ),

@@ -17,7 +17,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, Tim
 
 from advisor.core.gpu import WHOLE, MemoryFit, Split
 from advisor.core.objectives import ADVISED, COST, Aim, Interval
-from advisor.core.wording import listed
+from advisor.core.wording import in_digits, listed
 from advisor.decide.limits import Request
 from advisor.errors import STOPPED, InputError
 from advisor.files import PUBLIC_FILE, open_home, replace_file, try_lock
@@ -319,7 +319,7 @@ def _lines(result: Audit, out: Path) -> Iterator[tuple[str, str]]:
     held = (f"{label.gpu_hours:,.0f} {label.label or 'no label'}" for label in result.held_by)
     yield "Owners", f"GPU hours read, by the label that names the job: {', '.join(held)}"
     if left := result.left_hours:
-        hours = ", ".join(f"{h:,.3g} {why}" for why, h in left.items())
+        hours = ", ".join(f"{in_digits(h)} {why}" for why, h in left.items())
         yield "Left", f"GPU hours read that are left as they are: {hours}"
     if strangers := sorted({job.gpu_model for job in result.jobs} - {*MEASURED_ON}):
         yield "Unsure", f"no set was ever measured on {listed(strangers)}"

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from advisor.core.gpu import LIMIT_COMMANDS, vendor_of
 from advisor.core.objectives import Aim, Prices
-from advisor.core.wording import count_of, energy_text, less_or_more, listed
+from advisor.core.wording import count_of, energy_text, in_digits, less_or_more, listed
 from advisor.decide.reasons import percent
 from advisor.errors import InputError, placed
 from advisor.formats.moments import duration_text, read_duration
@@ -432,7 +432,7 @@ def _launches(placement: Placement) -> Iterator[str]:
 
 
 def _watts_text(watts: float) -> str:
-    return f"{watts:,.0f} W" if watts < 10_000 else f"{float(f'{watts / 1000:.3g}'):,g} kW"
+    return f"{watts:,.0f} W" if watts < 10_000 else f"{in_digits(watts / 1000)} kW"
 
 
 def _saved(other: Totals, of: str) -> str:
@@ -457,7 +457,7 @@ _SET_COLUMNS: Columns[SeatedSet] = (
     (
         "p99 ms, at most",
         lambda seated: (
-            " ".join(f"{j.p99_ms:.3g}" for j in seated.jobs if j.p99_ms is not None) or "-"
+            " ".join(in_digits(j.p99_ms) for j in seated.jobs if j.p99_ms is not None) or "-"
         ),
     ),
     ("time", _times),
@@ -469,7 +469,7 @@ _SET_COLUMNS: Columns[SeatedSet] = (
 _TOTAL_COLUMNS: Columns[tuple[str, Totals]] = (
     ("", lambda row: row[0]),
     ("done in", lambda row: duration_text(row[1].makespan_s)),
-    ("GPU hours", lambda row: f"{float(f'{row[1].gpu_time_s / 3600:.3g}'):,g}"),
+    ("GPU hours", lambda row: in_digits(row[1].gpu_time_s / 3600)),
     ("saved", lambda row: _saved(row[1], "gpu_time_saved")),
     ("energy", lambda row: energy_text(row[1].energy_j)),
     ("saved", lambda row: _saved(row[1], "energy_saved")),

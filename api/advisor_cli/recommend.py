@@ -10,7 +10,7 @@ from rich.text import Text
 
 from advisor.core.gpu import ADVISED_JOBS, ISOLATING, MOST_JOBS, MemoryFit, vendor_of
 from advisor.core.objectives import DEFAULT_OBJECTIVE, Finish, Interval, Objective
-from advisor.core.wording import as_requested, counted, energy_text, less_or_more
+from advisor.core.wording import as_requested, counted, energy_text, in_digits, less_or_more
 from advisor.decide.decision import (
     Decision,
     RatedSplit,
@@ -152,14 +152,14 @@ def _show_partners(partners: Partners) -> None:
     job, best = partners.job, partners.partners
     headline = (
         f"PARTNERS of {job} on one GPU ({partners.gpu_model}): the {len(best)} best of "
-        f"{partners.looked_at} jobs, and what is saved against one after the other"
+        f"{partners.looked_at} jobs, and what is saved against separate GPUs"
     )
     price: Columns[Partner] = [("cost", lambda p: _less(p.cost_saved))]
     columns: Columns[Partner] = [
         ("partner", lambda p: p.partner),
         ("", lambda p: p.verdict),
         ("split", lambda p: p.split),
-        ("time", lambda p: _less(p.gpu_time_saved)),
+        ("GPU time", lambda p: _less(p.gpu_time_saved)),
         ("energy", lambda p: _less(p.energy_saved)),
         *(price if any(p.cost_saved for p in best) else ()),
         ("speed", lambda p: percent(min(p.speed.value, 1.0))),
@@ -167,7 +167,7 @@ def _show_partners(partners: Partners) -> None:
     ]
     # What it needs of the GPU without a partner, and the copies that memory has room for.
     size, copies = partners.size, partners.copies_by_memory
-    p99 = f", p99 {size.latency_p99_ms:.3g} ms" if size and size.latency_p99_ms else ""
+    p99 = f", p99 {in_digits(size.latency_p99_ms)} ms" if size and size.latency_p99_ms else ""
     alone = "needs the whole GPU"
     if size:
         alone = (
@@ -223,11 +223,11 @@ def _curves(r: Decision) -> Iterator[Curve]:
 
 def _rates(r: Decision) -> Iterator[str]:
     """What each job does, in its own unit, and what the GPU draws."""
-    p = r.chosen.prediction
-    if r.choice is None:
+    if r.sharing_option is None:
         return
+    p = r.sharing_option.prediction
     for profile, part in zip(r.profiles, p.parts, strict=True):
-        rate = f"{_number(part.rate.value)} {profile.rate_unit}/s"
+        rate = f"{in_digits(part.rate.value)} {profile.rate_unit}/s"
         # How long it takes, for one that takes 1 alone; a server takes as long as requests come.
         value, whole = part.speed.value, "demand" if is_served(profile) else "speed"
         slower = f"takes {1 / value:.1f} times as long" if value > 0 else "stands still"
@@ -251,7 +251,7 @@ def _how(r: Decision) -> Iterator[str]:
     """What to copy into the shells that start jobs, each with the variables of its limit."""
     names = [p.job for p in r.profiles]
     is_pair = len(names) == ADVISED_JOBS
-    if (option := r.choice if is_pair else r.sharing_option) is None:
+    if (option := r.sharing_option) is None:
         yield (
             f"run {', and when it has ended '.join(names)}; each has the whole GPU"
             if is_pair
@@ -323,11 +323,6 @@ def _range(interval: Interval) -> str:
     return "" if interval.low == interval.high else f" ({interval.low:.0f} to {interval.high:.0f})"
 
 
-def _number(value: float) -> str:
-    """Three digits, and never an exponent where thousands can be read."""
-    return f"{float(f'{value:.3g}'):,.0f}" if 1000 <= value < 1e9 else f"{value:.3g}"
-
-
 def _same_work_lines(r: Decision, choice: RatedSplit) -> Iterator[str]:
     to_the_end, apart = r.same_work(choice), r.apart
     of_jobs = zip(to_the_end.work.alone_s, r.profiles, strict=True)
@@ -375,7 +370,7 @@ def _over(value: float, this: float) -> str:
 
 def _option_tail(option: Option) -> str:
     tails = [share.latency_p99_ms.value for share in option.jobs if share.latency_p99_ms]
-    return f"{max(tails):.3g}" if tails and option.sharing != "exclusive" else "-"
+    return in_digits(max(tails)) if tails and option.sharing != "exclusive" else "-"
 
 
 _OPTION_COLUMNS: Columns[Option] = (
