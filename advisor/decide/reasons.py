@@ -185,7 +185,10 @@ def _undeclared(profile: Profile, serving: Serving) -> str:
     later = (serving.p99_alone_ms(share) or 0.0) / (serving.p99_alone_ms(WHOLE) or math.inf)
     if gain > 1.1 and later < 1.5 * gain:
         return f"{profile.job} answers as fast as it can: {rate} alone"
-    return f"{rate} arrived at {profile.job} while it ran alone: not declared; to have them served whatever else runs, set `offered_rate` in its job file"
+    return (
+        f"{rate} arrived at {profile.job} while it ran alone: not declared; to have them served "
+        "whatever else runs, set `offered_rate` in its job file"
+    )
 
 
 def _latency(profile: Profile, share: float, beside: Interval | None, request: Request) -> str:

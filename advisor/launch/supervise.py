@@ -545,7 +545,7 @@ class _SetRun:
                 time.sleep(LOOK_S)
                 for request in self._folder.end_requests():
                     if monitor.end(request.name):
-                        # Written first: who waits for the request then reads how it ended.
+                        # Written first: what waits for the request then reads how it ended.
                         self._show(monitor, "running")
                         request.unlink()
                 monitor.look()
