@@ -356,15 +356,14 @@ def _lines(placement: Placement) -> Iterator[tuple[str, str]]:
 
 
 def _slowest(placement: Placement) -> Iterator[tuple[str, str]]:
-    slowest = min(
-        (job for placed in placement.sets for job in placed.jobs),
-        key=lambda job: (job.speed, job.job),
+    speed, job, is_server = min(
+        (job.speed, job.job, job.p99_ms is not None)
+        for placed in placement.sets
+        for job in placed.jobs
     )
-    speed, job, of = slowest.speed, slowest.job, "speed alone"
     if placement.queue:
         speed, job = placement.queue.slowest_speed, placement.queue.slowest_job
-    elif slowest.p99_ms is not None:
-        of = "demand"
+    of = "demand" if is_server else "speed alone"
     limit = f" at {placement.power_limit_w:g} W" if placement.power_limit_w else ""
     yield "Slowest", f"{job}, {percent(speed)} of its {of}{limit}"
 

@@ -560,21 +560,6 @@ class Recordings:
         """Windows in which exactly these ran, parts in their order; the one to prefer first."""
         return self._windows[tuple(sorted(jobs_at_shares))]
 
-    def shares_alone(self, job: str, wanted: Sequence[Share]) -> tuple[Share, ...]:
-        """Those wanted of a job alone; where none are, all that were recorded.
-
-        Raises:
-            InputError: one was not recorded.
-        """
-        alone = (seats[0] for seats, of in self._windows.items() if of and len(seats) == 1)
-        recorded = [Share(share) for name, share in sorted(alone) if name == job]
-        if lacking := [f"{share} %" for share in wanted if share not in recorded]:
-            raise InputError(
-                f"{job} alone was not recorded at {listed(lacking)}",
-                fix=f"leave out the shares: all recorded ones are replayed, {listed(recorded)} %",
-            )
-        return tuple(wanted or recorded)
-
     def granted(self, job: str, share: Share) -> Granted:
         """What was read back for a job at a share.
 
@@ -817,6 +802,7 @@ class ReplayTestbed:
         self.mode = mode or next((p.mode for p in points if p.mode != "uncapped"), first.mode)
         self._recordings = Recordings(points, pairs, self.mode)
         self.jobs = self._recordings.jobs
+        self._alone = {(point.job, point.share_percent) for point in points}
         self._random = None if noise is None else random.Random(noise)
         self.clock = VirtualClock()
         self.phase_lock = PhaseLock()
@@ -840,8 +826,18 @@ class ReplayTestbed:
         return "" if self._recordings.find(jobs_at_shares) else "not recorded"
 
     def shares_alone(self, job: str, wanted: Sequence[Share]) -> tuple[Share, ...]:
-        """As `Recordings.shares_alone`."""
-        return self._recordings.shares_alone(job, wanted)
+        """Those wanted of a job alone; where none are, all that were recorded.
+
+        Raises:
+            InputError: one was not recorded.
+        """
+        recorded = [Share(percent) for name, percent in sorted(self._alone) if name == job]
+        if lacking := [f"{share} %" for share in wanted if share not in recorded]:
+            raise InputError(
+                f"{job} alone was not recorded at {listed(lacking)}",
+                fix=f"leave out the shares: all recorded ones are replayed, {listed(recorded)} %",
+            )
+        return tuple(wanted or recorded)
 
     def prove(self, job: Job, share: Share) -> Callable[[], ReplayProcess]:
         """What was granted is on record."""

@@ -75,7 +75,7 @@ class _Figure:
 
 
 @dataclass(frozen=True, slots=True)
-class TextTable:
+class _TextTable:
     """A table of texts; the first column names the row."""
 
     title: str
@@ -336,14 +336,14 @@ def _between(interval: Interval) -> str:
 
 def printed_tables(
     evaluation: Evaluation, objectives: Sequence[str] = HEADLINE[1:]
-) -> list[TextTable]:
+) -> list[_TextTable]:
     """The tables of the terminal, those without rows left out; `objectives` of the second one."""
     tables = [
         _unseen_jobs(evaluation),
         _by_objective(evaluation, objectives),
         _protocols(evaluation),
         # How often a job is slower than it was to be, by what is left out of training.
-        TextTable(
+        _TextTable(
             "Minimum speeds that are missed, part of the choices that share, in % with 95 % "
             "intervals by job, by what is to keep it where a way is chosen: low ends of servers "
             "and expected speeds of others, as advised; all low ends; all expected speeds",
@@ -363,7 +363,7 @@ def printed_tables(
             ],
         ),
         # Launch-bound jobs, the power limit, uncapped: where errors come from.
-        TextTable(
+        _TextTable(
             "Errors for jobs that were not seen, mean | median in %",
             ("method, pairs or rows, splits", "rows", "rate", "power"),
             [
@@ -378,7 +378,7 @@ def printed_tables(
             ],
         ),
         # How much the intervals hold of jobs that took no part in making them.
-        TextTable(
+        _TextTable(
             f"What intervals for {evaluation.wanted_coverage:.0%} hold of unseen jobs in other "
             "runs on other cards, by what the jobs are beside each other, in %",
             ("of", "where", "held"),
@@ -393,7 +393,7 @@ def printed_tables(
             ],
         ),
         # The model by the seed of its trees.
-        TextTable(
+        _TextTable(
             f"{OURS} grown from other seeds, jobs that were not seen, in %",
             ("seed", "saved", "share", "missed", *_ORACLES, "rate", "power"),
             [
@@ -413,13 +413,13 @@ def printed_tables(
     return [table for table in tables if table.rows]
 
 
-def _unseen_jobs(evaluation: Evaluation) -> TextTable:
+def _unseen_jobs(evaluation: Evaluation) -> _TextTable:
     """Every method and rule by energy for the same work, a job left out at a time."""
     figures = _choice_figures(evaluation).xs(
         (BY_WORKLOAD, DEFAULT_OBJECTIVE), level=("protocol", "objective")
     )
     best_first = sorted(figures.items(), key=lambda row: -row[1].saved.value)
-    return TextTable(
+    return _TextTable(
         "Jobs that were not seen: energy saved for the same work against one after the other, each "
         f"job to keep {QUESTIONS[DEFAULT_OBJECTIVE].min_speed:g} of its speed; means in % with "
         "95 % intervals by job",
@@ -438,13 +438,13 @@ def _unseen_jobs(evaluation: Evaluation) -> TextTable:
     )  # fmt: skip
 
 
-def _by_objective(evaluation: Evaluation, objectives: Sequence[str]) -> TextTable:
+def _by_objective(evaluation: Evaluation, objectives: Sequence[str]) -> _TextTable:
     """Mean fraction of the oracle by other objectives, among the nine splits, any speed allowed."""
     cells = _choice_figures(evaluation)[BY_WORKLOAD].map(attrgetter("fraction")).map(_bounded)
     rows = cells.unstack(sort=False).reindex(columns=[*objectives]).fillna("-").itertuples()
     ceilings = [evaluation.ceilings[name] for name in objectives]
     noise = [f"{c.mean_percent:.2f}" if c else "-" for c in ceilings]
-    return TextTable(
+    return _TextTable(
         "Jobs that were not seen, by other objectives: mean fraction of the best of the nine "
         "splits, whatever speed a job keeps, in % with 95 % intervals by job",
         ("method", *objectives),
@@ -452,11 +452,11 @@ def _by_objective(evaluation: Evaluation, objectives: Sequence[str]) -> TextTabl
     )
 
 
-def _protocols(evaluation: Evaluation) -> TextTable:
+def _protocols(evaluation: Evaluation) -> _TextTable:
     """Each method under each protocol: what it saves, and how far it is off."""
     figures, errors = _choice_figures(evaluation), errors_of_all_pairs(evaluation)
     steps = [step for name in PROTOCOLS for step in errors.index if step[0] == name]
-    return TextTable(
+    return _TextTable(
         "By what is left out of training: energy saved, choices that lose, fraction of the oracle, "
         "and errors at the nine splits, mean | median, in %",
         ("left out, method", "saved", "lose", *_ORACLES, "rate", "power"),
@@ -478,10 +478,10 @@ _FIGURES = ("saved", "lose", "oracle", "worst", "oracle, raw", "worst, raw", "ra
 _HELD = ("speed held", "power held")
 
 
-def gpu_tables(evaluation: Evaluation) -> list[TextTable]:
+def gpu_tables(evaluation: Evaluation) -> list[_TextTable]:
     """Each GPU model left out with the tested job, then with some pairs of it learned from."""
     return [
-        TextTable(
+        _TextTable(
             "A GPU model and a job that were not learned from: fraction of the oracle, errors, "
             f"mean | median, and what intervals for {evaluation.wanted_coverage:.0%} hold, in %",
             (
@@ -497,7 +497,7 @@ def gpu_tables(evaluation: Evaluation) -> list[TextTable]:
                 for gpu in evaluation.gpus
             ],
         ),
-        TextTable(
+        _TextTable(
             "With pairs of that GPU model learned from, its other pairs: the same figures",
             ("left out", "pairs added", "draws", *_FIGURES, *_HELD),
             [
@@ -524,9 +524,9 @@ def _gpu_cells(found: Mapping[str, Any]) -> Iterator[str]:
     yield from (f"{100 * part:.1f}" for part in found["held"].values())
 
 
-def _jobs(evaluation: Evaluation) -> TextTable:
+def _jobs(evaluation: Evaluation) -> _TextTable:
     """Each job that was left out, the one with the busiest SMs first."""
-    return TextTable(
+    return _TextTable(
         f"{OURS}, by the job that was left out: fraction of the oracle and mean errors, in %",
         (
             "job", "SM active", "pairs", *HEADLINE, "own speed off by", "the other's", "power",
@@ -547,9 +547,9 @@ def _jobs(evaluation: Evaluation) -> TextTable:
     )  # fmt: skip
 
 
-def _worst_choices(evaluation: Evaluation, objective: str) -> TextTable:
+def _worst_choices(evaluation: Evaluation, objective: str) -> _TextTable:
     worst = sorted(evaluation.chosen[objective], key=lambda choice: choice.fraction)[:12]
-    return TextTable(
+    return _TextTable(
         f"The choices that lose most by {objective}, in %",
         ("pair", "left out", "chosen", "oracle", "of the oracle", "energy saved"),
         [

@@ -306,7 +306,7 @@ def end_job(
     audited: Audited,
 ) -> Response:
     """Ask for the end of one job, all copies of it; the others go on. Again does nothing."""
-    status = launching.end(service, launch_id, job, audited)
+    status = launching.change(service, launch_id, job, audited)
     return answer(launching.visible_launch(status, caller), 202)
 
 
@@ -320,7 +320,7 @@ def resplit_launch(
     launch_id: LaunchInPath, service: _LaunchingService, caller: Launcher, audited: Audited
 ) -> Response:
     """Ask for the jobs to start again at the split that `resplit` of the launch offers."""
-    status = launching.resplit(service, launch_id, audited)
+    status = launching.change(service, launch_id, None, audited)
     return answer(launching.visible_launch(status, caller), 202)
 
 

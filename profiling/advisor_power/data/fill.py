@@ -521,7 +521,7 @@ _DROPPED = {"tf32": 13}  # lowest bits of the stored number that the tensor core
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OperandPrint:
+class _OperandPrint:
     """One matrix, in parts from 0 to 1.
 
     Attributes:
@@ -555,8 +555,8 @@ class Fingerprint:
         sum_non_finite: Steps after which the sum is NaN or infinite.
     """
 
-    a: OperandPrint
-    b: OperandPrint
+    a: _OperandPrint
+    b: _OperandPrint
     product_weight: float
     product_switching: float
     product_signs: float
@@ -662,11 +662,11 @@ def _fault(path: Path, what: str, *, tensor: str | None = None, fix: str = "") -
     )
 
 
-def _operand(lines: Matrix, beside: Matrix, dtype: str) -> OperandPrint:
+def _operand(lines: Matrix, beside: Matrix, dtype: str) -> _OperandPrint:
     bits, others = _bits(lines, dtype), _bits(beside, dtype)
     width = 8 * bits.dtype.itemsize - _DROPPED.get(dtype, 0)
     counted = bits.ravel()[: 1 << 15]  # counting takes the longest
-    return OperandPrint(
+    return _OperandPrint(
         weight=_set_bits(bits, width),
         along=_set_bits(bits[:, 1:] ^ bits[:, :-1], width),
         across=_set_bits(bits ^ others, width),

@@ -361,7 +361,7 @@ def slope(x: Floats, y: Floats) -> float:
     return float(centred @ (y - y.mean()) / (centred @ centred))
 
 
-def prediction_errors(sample: _Sample, place: _Place) -> tuple[float, float]:
+def _prediction_errors(sample: _Sample, place: _Place) -> tuple[float, float]:
     """Predicted less read over the mean read, of a load not fitted to: root mean square and median.
 
     Nothing is left out, and no delay is chosen for a reading. The two powers are those that suit
@@ -498,7 +498,7 @@ def _errors_on_waves(
     steady = readings.between(waves[0].begun_s + place.settled_s, waves[-1].ended_s)
     if len(steady.values) < 30:
         return None
-    return prediction_errors(_sample_of(steady, _wave_levels(waves)), place)
+    return _prediction_errors(_sample_of(steady, _wave_levels(waves)), place)
 
 
 def _why_not(
