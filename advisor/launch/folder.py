@@ -164,10 +164,6 @@ class LaunchFolder:
         """Holds the split at which the jobs should start again, until it is answered."""
         return self.path / "resplit"
 
-    def end_requests(self) -> list[Path]:
-        """Files named after the jobs that are to end, until nothing is left of them."""
-        return sorted((self.path / "ends").glob("*"))
-
     def ask_end(self, job: str) -> Path:
         """Ask the supervisor to end a job, all copies of it; the others go on. Again does nothing.
 

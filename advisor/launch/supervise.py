@@ -543,7 +543,7 @@ class _SetRun:
             while (outcome := self._ending(monitor, coming=newcomers.coming is not None)) is None:
                 beat()
                 time.sleep(LOOK_S)
-                for request in self._folder.end_requests():
+                for request in (self._folder.path / "ends").glob("*"):
                     if monitor.end(request.name):
                         # Written first: what waits for the request then reads how it ended.
                         self._show(monitor, "running")

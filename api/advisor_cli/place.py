@@ -294,9 +294,9 @@ def _show(
     when = "when and where" if queue else "launches"
     options = f"--pairs (all sets) --schedule ({when}) --notes ({len(remarks)}) --json"
     pools = listed(f"{pool.used} of {pool.gpus} {pool.gpu_model}" for pool in placement.gpus)
-    watts = _watts_text(sum(one.count * one.power_w for one in placement.sets))
+    watts = in_digits(sum(one.count * one.power_w for one in placement.sets))
     so_many = f"{placement.seated} of " if placement.waiting else ""
-    result = f"done in {duration_text(queue.makespan_s)}" if queue else watts
+    result = f"done in {duration_text(queue.makespan_s)}" if queue else f"{watts} W"
     one_window = sorted({job.job for one in placement.sets for job in one.jobs if job.one_window})
     headline = (
         f"PLAN: {so_many}{count_of(placement.queued, 'job')} on {pools}, {result}. "
@@ -336,7 +336,7 @@ def _lines(placement: Placement) -> Iterator[tuple[str, str]]:
         count = placement.gpus[0].gpus
         yield (
             "Limit",
-            f"{limit_w:.0f} W for each of {count}, {_watts_text(limit_w * count)} in all: "
+            f"{limit_w:.0f} W for each of {count}, {in_digits(limit_w * count, 4)} W in all: "
             f"{LIMIT_COMMANDS[vendor_of(placement.gpus[0].gpu_model)]} {limit_w:.0f}, as "
             "administrator",
         )
@@ -428,10 +428,6 @@ def _launches(placement: Placement) -> Iterator[str]:
             f"advisor launch {seated.launch}" if len(seated.jobs) > 1 else f"{seated.launch} alone"
         )
         yield from (f"  GPU {gpu:<5} {how}" for gpu in seated.gpus)
-
-
-def _watts_text(watts: float) -> str:
-    return f"{watts:,.0f} W" if watts < 10_000 else f"{in_digits(watts / 1000)} kW"
 
 
 def _saved(other: Totals, of: str) -> str:

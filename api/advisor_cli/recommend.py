@@ -192,7 +192,7 @@ def _show(given: ModelAdvice, details: Collection[str]) -> None:
         why: Iterable[str] = (*_rates(r), *given.reasons, *_other_objectives(r))
     else:
         why, notes = options_not_taken(r), given.warnings
-    for name, mark, lines in (("how", " ", _how(r)), ("why", "-", why), ("notes", "!", notes)):
+    for name, mark, lines in (("how", " ", _how(given)), ("why", "-", why), ("notes", "!", notes)):
         if name in details:
             print_list(console, name, mark, [*lines])
     if "all" in details and is_pair:
@@ -247,16 +247,18 @@ def _pair_notes(given: ModelAdvice) -> Iterator[str]:
     yield f"ranges are to hold {coverage} of what is measured; model {given.manifest.version}"
 
 
-def _how(r: Decision) -> Iterator[str]:
+def _how(given: ModelAdvice) -> Iterator[str]:
     """What to copy into the shells that start jobs, each with the variables of its limit."""
+    r = given.decision
     names = [p.job for p in r.profiles]
-    is_pair = len(names) == ADVISED_JOBS
     if (option := r.sharing_option) is None:
-        yield (
+        waits = len(names) == ADVISED_JOBS and not any(map(is_served, r.profiles))
+        apart = (
             f"run {', and when it has ended '.join(names)}; each has the whole GPU"
-            if is_pair
+            if waits
             else "start each job on a GPU of its own"
         )
+        yield from [f"on one GPU: {jobs}" for jobs in given.gpus] or [apart]
         return
     yield f"{launch_command(r, option)}   # or by hand:"
     if option.sharing == "time-sliced":
