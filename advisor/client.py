@@ -449,9 +449,17 @@ class Client:
         """GPUs, their jobs, launches with their history, and observed savings."""
         return self._get("/v1/overview", Overview)
 
-    def stop_launch(self, launch: LaunchStatus | str) -> LaunchStatus:
-        """Ask for a launch to be stopped, in the order that is safe; `wait` says when it is."""
-        return self._request("DELETE", _of(launch), LaunchStatus)
+    def stop_launch(self, launch: LaunchStatus | str, job: str | None = None) -> LaunchStatus:
+        """Ask for a launch to be stopped, in the order that is safe; `wait` says when it is.
+
+        With `job` only that job, all copies of it, while the others go on.
+        """
+        of_job = () if job is None else ("jobs", job)
+        return self._request("DELETE", _of(launch, *of_job), LaunchStatus)
+
+    def resplit_launch(self, launch: LaunchStatus | str) -> LaunchStatus:
+        """Ask for its jobs to start again at the split that its `resplit` offers."""
+        return self._request("POST", _of(launch, "resplit"), LaunchStatus, repeatable=False)
 
     def join_launch(
         self,

@@ -26,8 +26,14 @@ def count_of(count: int, thing: str) -> str:
 
 
 def less_or_more(saved: float, digits: int = 1) -> str:
-    """A part that is saved, as `12.3 % less`; below 0 it is `12.3 % more`."""
-    return f"{100 * abs(saved):.{digits}f} % {'less' if saved >= 0 else 'more'}"
+    """A part that is saved, as `12.3 % less`; below 0 it is `12.3 % more`, near it `as much`."""
+    percent = f"{100 * abs(saved):.{digits}f}"
+    return f"{percent} % {'less' if saved > 0 else 'more'}" if float(percent) else "as much"
+
+
+def in_digits(value: float, digits: int = 3) -> str:
+    """A number rounded to so many digits, with commas and without an exponent: `10,200`."""
+    return f"{float(f'{value:.{digits}g}'):,.12g}"
 
 
 def percent(part: float, digits: int = 0) -> str:
@@ -38,7 +44,7 @@ def percent(part: float, digits: int = 0) -> str:
 def energy_text(joules: float) -> str:
     """Watt hours with three digits."""
     wh = joules / 3600
-    return f"{wh / 1000:.3g} kWh" if wh >= 10_000 else f"{float(f'{wh:.3g}'):,.4g} Wh"
+    return f"{in_digits(wh / 1000)} kWh" if wh >= 1000 else f"{in_digits(wh)} Wh"
 
 
 def listed(things: Iterable[object]) -> str:

@@ -67,7 +67,7 @@ from advisor.core.records import (
     UNCOUNTED_UNIT,
     grouped,
 )
-from advisor.core.wording import counted, less_or_more, limits_text, listed, percent
+from advisor.core.wording import counted, in_digits, less_or_more, limits_text, listed, percent
 from advisor.decide.limits import (
     RULES,
     TO_THE_END,
@@ -1064,8 +1064,9 @@ def _why_this_option(decision: Decision) -> Iterator[str]:
     if possible := [o for o in others if not o.violations]:
         other = most_valuable(possible)
         if other.gain_over(chosen) <= 0:
-            less = percent(-other.gain_over(chosen), 1)
-            yield f"{what} does not pay: the best one, {other.name}, is {less} worse"
+            less = -other.gain_over(chosen)
+            worse = f"{percent(less, 1)} worse" if less >= 0.0005 else "no better"
+            yield f"{what} does not pay: the best one, {other.name}, is {worse}"
     elif others:
         near = nearest(others)
         yield f"{what} breaks a limit: {near.name} is nearest, but {near.worst_violation.text}"
@@ -1141,13 +1142,14 @@ def _undeclared(profile: Profile, serving: Serving) -> str:
     there as it answers later; one that falls behind what arrives answers far later than that.
     """
     whole, share = profile.whole_gpu_rate, max(WHOLE / 2, float(profile.shares[0]))
+    rate = f"{in_digits(whole)} {profile.rate_unit}/s"
     gain = whole / float(profile.at([share], "rate")["rate"][0])
     later = (serving.p99_alone_ms(share) or 0.0) / (serving.p99_alone_ms(WHOLE) or math.inf)
     if gain > 1.1 and later < 1.5 * gain:
-        return f"{profile.job} answers as fast as it can: {whole:.3g} {profile.rate_unit}/s alone"
+        return f"{profile.job} answers as fast as it can: {rate} alone"
     return (
-        f"{whole:.3g} {profile.rate_unit}/s arrived at {profile.job} while it ran alone: not "
-        "declared; to have them served whatever else runs, set `offered_rate` in its job file"
+        f"{rate} arrived at {profile.job} while it ran alone: not declared; to have them served "
+        "whatever else runs, set `offered_rate` in its job file"
     )
 
 
@@ -1159,8 +1161,8 @@ def _latency(profile: Profile, share: float, beside: Interval | None, request: R
     limit = "" if most_ms is None else f" of {most_ms:.4g} ms allowed"
     alone = "" if alone_ms is None else f": alone at {share:g} % it is {alone_ms:.3g} ms"
     return (
-        f"the p99 latency of {profile.job} is expected at {beside.value:.3g} ms ({beside.low:.3g} "
-        f"to {beside.high:.3g}){limit}{alone}"
+        f"the p99 latency of {profile.job} is expected at {in_digits(beside.value)} ms "
+        f"({in_digits(beside.low)} to {in_digits(beside.high)}){limit}{alone}"
     )
 
 

@@ -27,6 +27,7 @@ from advisor.core.objectives import (
     Work,
 )
 from advisor.core.records import grouped
+from advisor.core.wording import in_digits, listed
 from advisor.errors import InputError
 from advisor.predict.predictions import Predictions
 from advisor.predict.profiles import Floats, Profile
@@ -161,9 +162,12 @@ class Request:
         """Refuse limits that are for none of these jobs, or for quantities that were not measured.
 
         Raises:
-            InputError: a speed or a latency for a job that is not there or, the latter, has none.
+            InputError: a speed or a latency for a job that is not there or, the latter, has none;
+                work of a server.
         """
         jobs = list(dict.fromkeys(profile.job for profile in profiles))
+        if self.work:
+            self.check_work_ends(profiles)
         for what, names in (("minimum speed", self.min_speed), ("latency", self.max_p99_ms)):
             if strangers := sorted(set(names) - set(jobs)):
                 why = f"the jobs are {' and '.join(jobs)}"
@@ -175,6 +179,20 @@ class Request:
                 f"no latency of {' or '.join(lacking)} was measured",
                 why="a limit cannot be held that nothing is known of",
                 fix="let the job report latencies (docs/job-file.md, Servers) and profile it again",
+            )
+
+    def check_work_ends(self, profiles: Iterable[Profile]) -> None:
+        """Refuse servers where all jobs have work that ends.
+
+        Raises:
+            InputError: one of them has a demand instead, which it is to keep.
+        """
+        served = dict.fromkeys(p.job for p in profiles if is_served(p) and self.floor(p) > 0)
+        if served:
+            raise InputError(
+                f"{listed(served)} cannot be given work",
+                why="a server has a demand, and no work that ends",
+                fix="leave out all work: jobs then run from now on",
             )
 
     def violations(
@@ -225,6 +243,13 @@ def sure_speeds(speeds: Floats, low: Floats, chance: float) -> Floats:
 def sure_p99_ms(beside: Interval, chance: float) -> float:
     """What a p99 stays below with a chance."""
     return beside.value * (beside.high / beside.value) ** weights_of(chance)[1]
+
+
+def _too_unsure(expected: float, worst: float, limit: float, chance: float) -> str:
+    """With what chance a limit between what is expected and its bad end holds, in words."""
+    part = math.log(limit / expected) / math.log(max(worst, 1e-9) / expected)
+    held = np.interp(part, WEIGHTS if worst < expected else P99_WEIGHTS, CHANCES)
+    return f"with a probability of {100 * held:.3g} %, below {100 * chance:.3g} %"
 
 
 def check_jobs_fit(profiles: Iterable[Profile], memory_mib: float | None) -> None:
@@ -283,17 +308,25 @@ def _below_min_speed(
     p: Predictions, profiles: Sequence[Profile], request: Request
 ) -> _PlacedViolations:
     """One after the other, each job runs at its full speed, only later."""
-    sure = sure_speeds(p.speeds[0], p.speeds[1], request.policy.chance)
-    for profile, speeds in zip(profiles, sure.tolist(), strict=True):
+    chance = request.policy.chance
+    sure = sure_speeds(p.speeds[0], p.speeds[1], chance)
+    for job, (profile, speeds) in enumerate(zip(profiles, sure.tolist(), strict=True)):
         least, served = request.floor(profile), is_served(profile)
-        verb, whole = ("serve", "its demand") if served else ("run at", "its speed alone")
+        verb, keeps, whole = (
+            ("serve", "serves", "its demand") if served else ("run at", "keeps", "its speed alone")
+        )
         for place in p.together:
             if (speed := speeds[place]) < least:
+                expected, low = p.speeds[:2, job, place].tolist()
+                least_text, worst = f"{100 * least:.3g} %", f"{100 * low:.0f} % at worst"
                 text = (
-                    f"{profile.job} may {verb} as little as {100 * speed:.3g} % of {whole}, "
-                    f"below {100 * least:.3g} %"
+                    f"would {verb} {100 * expected:.3g} % of {whole} ({worst}), below {least_text}"
+                    if expected < least
+                    else f"{keeps} {least_text} of {whole} "
+                    f"{_too_unsure(expected, low, least, chance)} "
+                    f"({100 * expected:.0f} % expected, {worst})"
                 )
-                yield [place], Violation(text, 1 - speed / least)
+                yield [place], Violation(f"{profile.job} {text}", 1 - speed / least)
 
 
 def _off(p: Predictions, profiles: Sequence[Profile], request: Request) -> _PlacedViolations:
@@ -314,15 +347,20 @@ def _late(p: Predictions, profiles: Sequence[Profile], request: Request) -> _Pla
             beside = p.part(place, job).latency_p99_ms
             if beside is None or split.sharing == "exclusive":
                 yield from (([place], late) for late in _late_alone(profile, share, request))
-            elif (sure_ms := sure_p99_ms(beside, request.p99_chance(profile, profiles))) > most_ms:
-                late = f"have a p99 latency of {sure_ms:.3g} ms"
-                late = (
-                    f"may {late} ({beside.value:.3g} expected)"
-                    if sure_ms > beside.value
-                    else f"is expected to {late}"
+            elif (
+                sure_ms := sure_p99_ms(beside, chance := request.p99_chance(profile, profiles))
+            ) > most_ms:
+                worst = f"{in_digits(beside.high)} at worst"
+                text = (
+                    f"would have a p99 latency of {in_digits(beside.value)} ms ({worst}), "
+                    f"above {most_ms:.4g} ms"
+                    if beside.value > most_ms
+                    else f"keeps a p99 latency of {most_ms:.4g} ms "
+                    f"{_too_unsure(beside.value, beside.high, most_ms, chance)} "
+                    f"({in_digits(beside.value)} ms expected, {worst})"
                 )
-                text = f"{profile.job} at {share:g} % {late}, above {most_ms:.4g} ms"
-                yield [place], Violation(text, sure_ms / most_ms - 1)
+                late = Violation(f"{profile.job} at {share:g} % {text}", sure_ms / most_ms - 1)
+                yield [place], late
 
 
 def _late_alone(profile: Profile, share_percent: float, request: Request) -> Iterator[Violation]:
@@ -331,8 +369,8 @@ def _late_alone(profile: Profile, share_percent: float, request: Request) -> Ite
     alone_ms = profile.serving and profile.serving.p99_alone_ms(share_percent)
     if most_ms is not None and alone_ms is not None and alone_ms > most_ms:
         text = (
-            f"{profile.job} alone at {share_percent:g} % has a p99 latency of {alone_ms:.3g} ms, "
-            f"above {most_ms:g} ms"
+            f"{profile.job} alone at {share_percent:g} % has a p99 latency of "
+            f"{in_digits(alone_ms)} ms, above {most_ms:g} ms"
         )
         yield Violation(text, alone_ms / most_ms - 1)
 

@@ -6,6 +6,7 @@
     status.json         where it stands; replaced as a whole, about once a second
     stop                a request to stop it
     resplit             the split at which its jobs should start again, until it is seen
+    ends/               names of jobs to end while the others go on, until nothing is left of them
     joins/              requests to join, as specs, and their answers, as the status of a job
     reserve             room for the last words, should the disk be full by then
     history.json        its power and speeds over time, in few points
@@ -44,7 +45,8 @@ from typing import Any, Literal
 from advisor.core.gpu import Gpu
 from advisor.core.objectives import Prices
 from advisor.core.records import Observation
-from advisor.errors import AdvisorError, BusyError, InputError
+from advisor.core.wording import listed
+from advisor.errors import AdvisorError, BusyError, InputError, NoSplitError
 from advisor.files import (
     PRIVATE_FILE,
     open_home,
@@ -66,6 +68,7 @@ from advisor.launch.spec import (
     LaunchSpec,
     LaunchStatus,
     Ledger,
+    Resplit,
     Saved,
     State,
     abandoned,
@@ -158,6 +161,52 @@ class LaunchFolder:
     def resplit(self) -> Path:
         """Holds the split at which the jobs should start again, until it is answered."""
         return self.path / "resplit"
+
+    def ask_end(self, job: str) -> Path:
+        """Ask the supervisor to end a job, all copies of it; the others go on. Again does nothing.
+
+        Returns:
+            The request, a file until nothing is left of the job.
+
+        Raises:
+            InputError: there is no such job, or a queue would start it again.
+            OSError: it cannot be written; nothing was asked then.
+        """
+        status = self.read_status()
+        if job not in (names := {said.job for said in status.jobs}):
+            raise InputError(
+                f"there is no job {job} in {self.launch_id}", why=f"it has {listed(sorted(names))}"
+            )
+        if self.read_spec().pairs[status.pair_number].open_percent:
+            raise InputError(
+                f"{job} is not ended alone: `advisor run` placed it, and would start it again",
+                fix=f"stop the queue, or all of this GPU: advisor launches stop {self.launch_id}",
+            )
+        request = self.path / "ends" / job
+        if not status.over:
+            private_folder(request.parent)
+            request.touch(PRIVATE_FILE)
+        return request
+
+    def ask_resplit(self) -> str:
+        """Ask for a start of the jobs at the split that is offered, which is returned.
+
+        Raises:
+            NoSplitError: none is offered.
+            OSError: it cannot be written; nothing was asked then.
+        """
+        status = self.read_status()
+        offer = status.resplit or Resplit(
+            refused=f"it is {status.standing}; a set that runs is looked at after half a minute"
+        )
+        if offer.refused or status.silent_s is not None:
+            raise NoSplitError(
+                f"no job of {self.launch_id} is started again",
+                why=offer.refused or status.standing,
+                fix=f"see advisor launches show {self.launch_id}",
+            )
+        replace_file(self.resplit, offer.split.encode())
+        return offer.split
 
     def claimed(self) -> bool:
         """Whether a supervisor has ever begun: then no other one may."""

@@ -30,6 +30,7 @@ from advisor.core.records import (
     SoloPoint,
     is_far,
 )
+from advisor.core.wording import in_digits
 from advisor.errors import AdvisorError
 from advisor.formats.moments import to_exact_text
 from advisor.launch.account import Stretch, energy_saved, relative, work_per_joule
@@ -370,8 +371,9 @@ def forecast_news(pair: LaunchSet, monitor: SetMonitor) -> Iterator[tuple[str, s
             )
             yield (
                 name if once else f"{name} {predicted}",
-                f"{name} is {observed:.4g} {unit}, {off} the prediction of "
-                f"{predicted.value:.4g} ({predicted.low:.4g} to {predicted.high:.4g})",
+                f"{name} is {in_digits(observed, 4)} {unit}, {off} the prediction of "
+                f"{in_digits(predicted.value, 4)} "
+                f"({in_digits(predicted.low, 4)} to {in_digits(predicted.high, 4)})",
             )
 
 

@@ -27,7 +27,7 @@ from advisor.core.job import VERDICT_FLAGS, Job
 from advisor.core.objectives import Interval
 from advisor.core.records import P99_BROKEN, SETTLE_S, STRANGER
 from advisor.core.telemetry import COUNTERS, TelemetrySource, counters_of
-from advisor.core.wording import listed
+from advisor.core.wording import in_digits, listed
 from advisor.errors import (
     AdvisorError,
     InputError,
@@ -475,6 +475,16 @@ class SetMonitor:
                 f"its limit was proven until {self._answered_at}, the last answer of the MPS server"
             )
 
+    def end(self, name: str) -> bool:
+        """End the jobs of a name, as was asked; whether nothing is left of them."""
+        jobs = [monitor for monitor in self.jobs if monitor.job.job.name == name]
+        for monitor in jobs:
+            if not monitor.over:
+                monitor.end("stopped", error="ended as was asked")
+                _watch_promises(self.jobs, self._now_s())
+        ending = {monitor for of, _ in self._endings for monitor in of}
+        return self._ended - ending >= {*jobs}
+
     def stop(self) -> None:
         """Stop what runs, and wait until all has ended and is counted.
 
@@ -535,7 +545,7 @@ class SetMonitor:
         for monitor in changed:
             self.account.stretches[-1].flags.add("other-demand")
             self._alarms.append(
-                f"{monitor.demand:.3g} {monitor.job.job.progress.unit}/s arrive at "
+                f"{in_digits(monitor.demand or 0)} {monitor.job.job.progress.unit}/s arrive at "
                 f"{monitor.job.job.name}, "
                 f"which declares {monitor.job.job.offered_rate:g}: the forecast is renewed"
             )

@@ -544,6 +544,11 @@ class _SetRun:
             while (outcome := self._ending(monitor, coming=newcomers.coming is not None)) is None:
                 beat()
                 time.sleep(_LOOK_S)
+                for request in (self._folder.path / "ends").glob("*"):
+                    if monitor.end(request.name):
+                        # Written first: what waits for the request then reads how it ended.
+                        self._show(monitor, "running")
+                        request.unlink()
                 monitor.look()
                 if self._spec.try_s is None and (newcomers.coming or not monitor.over):
                     newcomers.look()

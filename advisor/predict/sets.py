@@ -367,7 +367,7 @@ POWER_ERRORS: Mapping[SetClass, tuple[float, float]] = MappingProxyType(
         "fills": (0.83, 1.06),
         "beside one that fills": (0.9, 1.11),
         "fills, guessed": (0.82, 1.06),
-        "beside one that fills, guessed": (0.86, 1.12),
+        "beside one that fills, guessed": (0.87, 1.12),
         "time-sliced": (0.79, 1.2),
     }
 )
@@ -380,8 +380,8 @@ ENERGY_ERRORS: Mapping[SetClass, tuple[float, float]] = MappingProxyType(
         "none fills": (0.82, 1.18),
         "fills": (0.95, 1.21),
         "beside one that fills": (0.85, 1.09),
-        "fills, guessed": (0.92, 1.22),
-        "beside one that fills, guessed": (0.84, 1.11),
+        "fills, guessed": (0.95, 1.22),
+        "beside one that fills, guessed": (0.83, 1.11),
         "time-sliced": (0.89, 1.21),
     }
 )

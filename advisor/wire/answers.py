@@ -719,8 +719,7 @@ class Queue(Totals):
 
     Attributes:
         worth: Whether sharing pays, against one after the other.
-        filling_jobs: Names of jobs that need the whole GPU for nearly all of their speed; the
-            others are what sharing pays for.
+        filling_jobs: Names of jobs that fill the GPU; the others are what sharing pays for.
         idle_power_w: Of one GPU.
         schedule: One for each job, in the order of the starts.
         baselines: What simpler ways take.
@@ -821,7 +820,7 @@ class Placement:
         bundled_profiles: Jobs whose profile came with advisor.
         warnings: What may be less certain than it looks.
         card: What the power was corrected by; None: it was not.
-        power_limit_w: That each card is to have, W, to keep `rack_power_w`; None: as it is.
+        power_limit_w: Of each card, W, asked for or to keep `rack_power_w`; None: as it is.
     """
 
     objective: str

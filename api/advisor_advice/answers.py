@@ -629,12 +629,12 @@ def best_partners(
         gpu_model=profile_set.a.gpu_model,
         looked_at=len(profiles),
         partners=tuple(partners[:10]),
-        size=best_size(profile_set.a),
+        size=_best_size(profile_set.a),
         copies_by_memory=fit,
     )
 
 
-def best_size(profile: Profile) -> Size | None:
+def _best_size(profile: Profile) -> Size | None:
     """The smallest measured share that keeps `_ENOUGH_SPEED`; None: only the whole GPU does."""
     speeds = profile.values["rate"] / profile.whole_gpu_rate
     enough = (
@@ -659,7 +659,7 @@ def curve_of(profile: Profile, *, bundled: bool) -> JobCurve:
         power_w=profile.whole_gpu_power_w,
         shares=tuple(profile.shares.tolist()),
         speeds=tuple(round(speed, DIGITS) for speed in speeds.tolist()),
-        size=best_size(profile),
+        size=_best_size(profile),
         bundled=bundled,
     )
 

@@ -406,7 +406,7 @@ def _apart(d: Decision, *, joins: bool) -> NoSplitError:
     return NoSplitError(
         f"{jobs} {'need' if d.call else 'should'} not share the {model}",
         why=f"with {near.name} the same work takes {less_or_more(savings.energy.value)} energy and "
-        f"{less_or_more(savings.gpu_time.value)} GPU time than with a GPU for each (objective "
+        f"{less_or_more(savings.gpu_time.value)} GPU time, against a GPU for each (objective "
         f"{d.request.objective.name})",
         fix=f"give each a GPU of its own, or share it anyway: {take}",
     )

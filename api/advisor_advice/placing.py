@@ -28,6 +28,7 @@ from advisor.placement.placing import Ask, Kind, PlacedSet, Placing, Pool
 from advisor.placement.solver import APART, Plan, Schedule
 from advisor.predict.predictions import LEAST_LIMIT, STEP_W, under_limit
 from advisor.predict.profiles import MEASURED_ON, Profile, hold_several
+from advisor.predict.sets import fills
 from advisor.settings import Settings, read_settings
 from advisor.validity.safe_counts import CheckedCounts
 from advisor.wire import answers as wire
@@ -35,7 +36,6 @@ from advisor.wire.requests import WORK_S, PlacementRequest, QueuedJobs, Recommen
 from advisor_advice.answers import (
     ModelAdvice,
     SetAdvisor,
-    best_size,
     gpu_warnings,
     of_check,
     promised_p99_ms,
@@ -158,7 +158,8 @@ def placed(
         NoSplitError: a job keeps its limits nowhere.
     """
     if wire_request.rack_power_w is None:
-        return _planned(wire_request, request, inputs, gpus)[0]
+        placement, _ = _planned(wire_request, request, inputs, gpus)
+        return replace(placement, power_limit_w=wire_request.power_limit_w)
     limits = [p.power_limit_w for of in inputs for p in of.profile_set.profiles]
     profiled_w = min((limit for limit in limits if limit), default=None)
     if profiled_w is None or None in limits or wire_request.is_queue or len(inputs) > 1:
@@ -219,6 +220,8 @@ def _planned(
     filled = [of.profile_set.with_idle_power_filled(of.model.manifest.fill) for of in inputs]
     profiles = [p for profile_set, _ in filled for p in profile_set.profiles]
     served = {profile.job for profile in profiles if is_served(profile)}
+    if wire_request.is_queue:
+        request.check_work_ends(profiles)
     request = _with_deadline(wire_request, request, served)
     works = Counter[tuple[str, float | None]]()
     for job in wire_request.jobs:
@@ -465,9 +468,7 @@ def _queue(plan: Plan, schedule: Schedule) -> wire.Queue:
     return wire.Queue(
         **_totals(schedule),
         worth=_gain_of_queue(plan, schedule),
-        filling_jobs=tuple(
-            dict.fromkeys(p.job for p in pool.profiles if p and best_size(p) is None)
-        ),
+        filling_jobs=tuple(dict.fromkeys(p.job for p in pool.profiles if p and fills(p))),
         idle_power_w=pool.idle_power_w,
         schedule=tuple(sorted(schedule.runs, key=lambda run: (run.start_s, run.gpu, run.number))),
         baselines=tuple(

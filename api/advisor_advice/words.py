@@ -23,6 +23,7 @@ from advisor.core.wording import (
     below_normal_text,
     count_of,
     counted,
+    in_digits,
     less_or_more,
     limits_text,
     listed,
@@ -78,13 +79,16 @@ def first_lines(given: ModelAdvice) -> Said:
     else:
         lines = (*(_exclusive_lines(given) if is_pair else _separate_lines(given)), *_near(d))
     notes = f" --notes ({len(given.warnings)})" if given.warnings else ""
-    every = "every split" if is_pair else "best of each"
+    every, card = "every split" if is_pair else "best of each", d.profiles[0].gpu_model
+    # All speeds, also those alone, are at the limit that was asked for.
+    if d.profiles[0].measured:
+        card = f"{card} at {d.profiles[0].power_limit_w:g} W"
     measured = basis(given.measured if d.sharing_option else None, by_window, is_prior=is_prior)
     return Said(
-        headline=f"{_verdict(d)} ({d.profiles[0].gpu_model}). {measured}",
+        headline=f"{_verdict(d, 0 if shared else len(given.gpus))} ({card}). {measured}",
         lines=(
             *lines,
-            *_lower_limits(d),
+            *(() if given.gpus and not shared else _lower_limits(d)),
             ("More", f"--why --how (by hand) --all ({every}){notes}"),
         ),
     )
@@ -139,19 +143,18 @@ def _kept(way: Option, d: Decision) -> Iterator[tuple[str, str]]:
     for name, (job, speed, p99) in zip(names, counts, strict=True):
         worst = f"{percent(speed.low)} at worst"
         if p99:
-            alone = f" ({alone_ms[job]:.3g} alone)" if alone_ms[job] else ""
-            worst = f"p99 {p99.value:.3g} ms, {p99.high:.3g} at worst{alone}"
+            alone = f" ({in_digits(alone_ms[job] or 0)} alone)" if alone_ms[job] else ""
+            worst = f"p99 {in_digits(p99.value)} ms, {in_digits(p99.high)} at worst{alone}"
         kept = percent(min(speed.value, 1.0))
         rows.append(f"{name:<{max(map(len, names))}}  {kept:>5}  {worst}")
     return _rows("Keeps", rows)
 
 
-def _verdict(r: Decision) -> str:
+def _verdict(r: Decision, gpus: int) -> str:
     jobs, option = [profile.job for profile in r.profiles], r.sharing_option
     is_pair = _is_pair(r)
-    # One that answers requests cannot wait for another.
-    waits = is_pair and not any(map(is_served, r.profiles))
-    apart = "one after the other" if waits else "on separate GPUs"
+    apart = f"on {gpus} GPUs" if gpus else "on separate GPUs"
+    apart = "one after the other" if _can_wait(r) else apart
     if option is None:
         return f"DO NOT SHARE: run {counted(jobs)} {apart}"
     verdict = "SHARE" if r.choice else f"YOUR CALL: share to save time, or run {apart}"
@@ -187,6 +190,11 @@ def _is_pair(r: Decision) -> bool:
     return len(r.profiles) == ADVISED_JOBS and not hold_several(r.profiles)
 
 
+def _can_wait(r: Decision) -> bool:
+    """Whether one after the other is an option: the requests of a server do not wait."""
+    return _is_pair(r) and not any(map(is_served, r.profiles))
+
+
 def _seats_of_gpus(r: Decision, option: RatedSplit) -> str:
     seats = [
         share.job + (f" (limit {_part(share)})" if share.share_percent < WHOLE else "")
@@ -202,15 +210,13 @@ def _seats_of_gpus(r: Decision, option: RatedSplit) -> str:
 
 
 def _saved(r: Decision, way: RatedSplit, option: Option) -> Iterator[tuple[str, str]]:
-    """Time, energy and cost of the same work: of two jobs against one after the other."""
+    """Time, energy and cost: against one after the other if it is an option, else separate GPUs."""
     prices, held = r.request.policy.prices, [profile.gpus for profile in r.profiles]
-    if _is_pair(r):
+    if _can_wait(r):
         found, stp = r.same_work(way), way.prediction.stp
         this, apart = found.choice, found.exclusive
         times = duration_text(this.time_s), duration_text(apart.time_s)
         done = "{} for both instead of {}: ".format(*times)
-        # A server is never done.
-        done = "" if all(map(is_served, r.profiles)) and not r.request.work else done
         costs = (this.time_s, this.energy_j), (apart.time_s, apart.energy_j)
         if r.request.work:
             yield "Time", f"{done}{less_or_more(1 - this.time_s / apart.time_s, 0)}"
@@ -290,11 +296,11 @@ def _near(r: Decision) -> Iterator[tuple[str, str]]:
 
 def _separate_lines(given: ModelAdvice) -> Iterator[tuple[str, str]]:
     r = given.decision
-    yield "Why", next(options_not_taken(r))
+    yield "Why", f"{'on one GPU ' * bool(given.gpus)}{next(options_not_taken(r))}"
     yield "Risk", f"{_crash(r)} of a shared GPU; {_SEPARATE}"
     if given.gpus:
         yield from _rows("GPUs", (f"{len(given.gpus)} instead of {len(r.profiles)}", *given.gpus))
-    if not (r.apart.violations or hold_several(r.profiles)):
+    elif not (r.apart.violations or hold_several(r.profiles)):
         yield "Or", "one after the other on one GPU: the same energy and GPU hours, later"
 
 

@@ -24,6 +24,7 @@ a launch would see to.
 
 import json
 import math
+import os
 import pwd
 import shlex
 import time
@@ -42,11 +43,11 @@ from advisor.core.gpu import MOST_JOBS as MOST_ON_CARD, WHOLE, Gpu
 from advisor.core.job import Job, ProgressSettings
 from advisor.core.objectives import NO_PRICES, NORMAL_90, Aim, Interval, Prices
 from advisor.core.records import FILLS_PERCENT, SoloPoint
-from advisor.core.wording import NAME
+from advisor.core.wording import NAME, listed
 from advisor.decide.limits import Request
 from advisor.errors import InputError
 from advisor.files import replace_file
-from advisor.formats.job_file import watched_job
+from advisor.formats.job_file import sound_jobs, watched_job
 from advisor.formats.moments import now, to_text
 from advisor.predict.profiles import MEASURED_ON, Floats, Profile
 from advisor.predict.sets import ENERGY_ERRORS, P99_ERRORS, SPEED_ERRORS
@@ -412,7 +413,8 @@ class HostSet:
 
     Attributes:
         saved_w: For the same work, freed GPUs off.
-        command: Launches them so; jobs of a cluster are asked for by their names there.
+        command: Launches them so, after what that still lacks, or says which user can; jobs of a
+            cluster are asked for by their names there.
     """
 
     jobs: tuple[str, ...]
@@ -612,8 +614,8 @@ class _AuditTotals:
         longer = P99_ERRORS[packed.of_class].times
         return SharingSet(
             basis=self._basis(most.key),
-            jobs=tuple(job.name for job in jobs),
-            group=jobs[0].group,
+            jobs=_names(jobs),
+            group=listed(dict.fromkeys(job.group for job in jobs)),
             gpu_model=model,
             hours=sum(hours[team] for team in teams),
             speeds=packed.speeds,
@@ -646,7 +648,8 @@ class _AuditTotals:
     def _audited(
         self, job: Workload, use: WorkloadUse, tail: Interval | None, several: bool
     ) -> AuditedJob:
-        is_profiled = (use.model, job.profile_name) in self.walk.survey.stored_profiles
+        survey = self.walk.survey
+        is_profiled = (use.model, survey.profile_name(job)) in survey.stored_profiles
         read, active, _ = use.activity
         return AuditedJob(
             basis=_basis_of(use.model, is_profiled=is_profiled),
@@ -681,7 +684,8 @@ class _AuditTotals:
 
     def first_pairs(self, worlds: Iterable[_Packers]) -> tuple[HostSet, ...]:
         """Pairs to begin with: sure to save, no server, short runs, since a fault ends both."""
-        workloads, together = self.walk.survey.workloads, defaultdict[Team, float](float)
+        survey, together = self.walk.survey, defaultdict[Team, float](float)
+        workloads = survey.workloads
         for (jobs, key), hours in self.walk.teams.items():
             # Of larger sets, each two.
             for (a, of_a), (b, of_b) in combinations(zip(jobs, key.members, strict=True), 2):
@@ -695,28 +699,49 @@ class _AuditTotals:
 
         best = sorted((team for team in together if saved[team.key].low > 0), key=longest_h)
         return tuple(
-            _host_set(team.jobs, self._set(team.key), saved[team.key], pairing_labels(team.jobs))
+            _host_set(
+                team.jobs,
+                self._set(team.key),
+                saved[team.key],
+                pairing_labels([job._replace(name=survey.profile_name(job)) for job in team.jobs]),
+            )
             for team in best[: -MOST_PAIRS - 1 : -1]
         )
 
 
+def _names(jobs: Sequence[Workload]) -> tuple[str, ...]:
+    """Behind their groups where these differ: equal names of two groups are two jobs."""
+    several = len({job.group for job in jobs}) > 1
+    return tuple(f"{job.group}/{job.name}" if several else job.name for job in jobs)
+
+
 def _host_set(
-    jobs: Sequence[Workload], packed: PackedSet, saved: Interval, command: str = ""
+    jobs: Sequence[Workload], packed: PackedSet, saved: Interval, command: str
 ) -> HostSet:
-    """Jobs as one set, with what it saves, and the command for it: else that of a launch here."""
-    split = "/".join(f"{share:g}" for share in packed.shares)
-    names = [job.profile_name.partition(" (")[0] for job in jobs]
-    # Any user who may start a pod chooses labels.
-    launch = ["advisor", "launch", *names, "--split"]
     return HostSet(
-        jobs=tuple(job.name for job in jobs),
+        jobs=_names(jobs),
         speeds=packed.speeds,
         limits_percent=packed.shares,
         power_w=packed.power_w,
         saved_w=saved,
-        command=command
-        or shlex.join([*launch, split if min(packed.shares) < WHOLE else "uncapped"]),
+        command=command,
     )
+
+
+def _launch_here(jobs: Sequence[Workload], shares: Sequence[float], jobs_dir: Path) -> str:
+    """The command that launches watched jobs of one user, after what it still lacks.
+
+    A job without a file gets one when `advisor watch` of its user has seen it alone for a minute.
+    """
+    split = "/".join(f"{share:g}" for share in shares) if min(shares) < WHOLE else "uncapped"
+    names = [job.name.partition(" (")[0] for job in jobs]
+    # Any user who may start a pod chooses labels.
+    command = shlex.join(["advisor", "launch", *names, "--split", split])
+    there = {job.name for job in sound_jobs(jobs_dir)[0]}
+    mine = jobs[0].group in ("", _user(os.geteuid()))
+    if not (mine and there.issuperset(names)):
+        command = f"advisor watch --for 120 && {command}"
+    return command if mine else f"as {jobs[0].group}: {command}"
 
 
 def pairing_labels(jobs: Sequence[Workload]) -> str:
@@ -1082,11 +1107,11 @@ def _answer(
             "names jobs that miss their forecast)",
             "the sets are the best of many estimates, so expect less than the value, within the "
             "range",
-            f"jobs are packed anew every {totals.walk.slot_s / 60:.0f} minutes as they "
-            "overlapped; running jobs do not move, so a scheduler that places each job once frees "
-            "fewer GPUs",
-            "jobs that run longer when they share overlap with more later jobs; the delayed work "
-            "is counted on separate GPUs, but not its time",
+            "the figures take all jobs to be placed again every "
+            f"{totals.walk.slot_s / 60:.0f} minutes; running jobs cannot move, so a scheduler, "
+            "which places each job once, frees fewer GPUs",
+            "a job that is slowed down by sharing runs longer, beside jobs that come later; its "
+            "delayed work is counted as done on a GPU of its own, so its end is not moved",
         ),
     )
 
@@ -1266,8 +1291,9 @@ class HostWatch:
         hours = walk.hours
         saving = _saved_w(hours, _worlds_of(walk, self._wanted)) if hours else {}
         together = [
-            _host_set(jobs, walk.packers[key.model].set_of(key.members, key.level), saving[key])
+            _host_set(jobs, packed, saving[key], _launch_here(jobs, packed.shares, self._jobs_dir))
             for jobs, key in walk.teams
+            for packed in [walk.packers[key.model].set_of(key.members, key.level)]
         ]
         return HostState(
             at=now(),

@@ -156,6 +156,7 @@ class Survey:
     Attributes:
         stored_profiles: Profiles that the store has, by GPU model and job.
         several: Owners that held several GPUs at once: they are left as they are.
+        named: Groups that use each name of a workload.
         idle_w: Watts and seconds of free GPUs, by model.
         totals_mib: Memory of a card, by model, as it was read.
         limits_w: Power limit, by model; of one that is missing it was not read.
@@ -172,6 +173,7 @@ class Survey:
     most_w: dict[str, float] = field(default_factory=dict[str, float])
     clocks_mhz: dict[str, float] = field(default_factory=dict[str, float])
     groups: set[str] = field(default_factory=set[str])
+    named: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     _cells: dict[WorkloadKind, dict[str, list[float]]] = field(
         default_factory=dict[WorkloadKind, dict[str, list[float]]]
     )
@@ -182,8 +184,14 @@ class Survey:
         for segment in segments:
             self._of_card(segment)
             if segment.owner and segment.state in ("busy", "paused"):
-                self.workloads[Workload.of(segment.owner)].add(segment)
-                self.groups.add(segment.owner.group)
+                self.workloads[workload := Workload.of(segment.owner)].add(segment)
+                self.named[workload.profile_name].add(workload.group)
+                self.groups.add(workload.group)
+
+    def profile_name(self, workload: Workload) -> str:
+        """The name of a workload's profile; behind its group where others use the name, too."""
+        name = workload.profile_name
+        return name if len(self.named[name]) < 2 else f"{workload.group}.{name}"
 
     def _of_card(self, segment: Segment) -> None:
         means, model = segment.means, segment.model
@@ -221,11 +229,9 @@ class Survey:
         if memory_mib is None or USED not in segment.means:
             return None
         workload = Workload.of(segment.owner)
-        if (
-            segment.state == "busy"
-            and (segment.model, workload.profile_name) in self.stored_profiles
-        ):
-            return WorkloadKind(segment.model, workload.profile_name, False, ())
+        name = self.profile_name(workload)
+        if segment.state == "busy" and (segment.model, name) in self.stored_profiles:
+            return WorkloadKind(segment.model, name, False, ())
         is_server = segment.state == "busy" and self.workloads[workload].is_server
         return WorkloadKind(segment.model, "", is_server, self._cell(segment, memory_mib))
 
@@ -250,7 +256,7 @@ class Survey:
         """
         several = set(map(Workload.of, self.several))
         for workload, use in self.workloads.items():
-            name, model = workload.profile_name, use.model
+            name, model = self.profile_name(workload), use.model
             means = {channel: total / s for channel, (total, s) in use.busy.items() if s}
             is_named = NAME.fullmatch(name) and not name.isdecimal() and workload not in several
             if not is_named or (model, name) in self.stored_profiles or POWER not in means:

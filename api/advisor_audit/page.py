@@ -12,7 +12,7 @@ from pathlib import Path
 
 from advisor.core.gpu import WHOLE
 from advisor.core.objectives import Interval
-from advisor.core.wording import counted, less_or_more, printable
+from advisor.core.wording import counted, in_digits, less_or_more, printable
 from advisor_audit.audit import MONTH_H, Audit, AuditedJob, HeldBy, HostSet, SharingSet
 
 # Rows of tables; JSON has more.
@@ -79,26 +79,25 @@ def _parts(audit: Audit) -> Iterator[str]:
 
 def _first(audit: Audit) -> Iterator[str]:
     now, shared, word = audit.now, audit.shared, _word(audit.shared.basis)
-    months = audit.span.months
-    days = (_moment(audit.span.end) - _moment(audit.span.begin)).total_seconds() / 86400
-    span = f"{days:.3g} days" if days >= 2 else f"{24 * days:.3g} hours"
-    end = f"{_moment(audit.span.end):%Y-%m-%d %H:%M} UTC"
-    yield f"<p class=soft>{_text(audit.span.source)}, {span} to {end}</p>"
+    yield f"<p class=soft>{_text(audit.span.source)}, {span_text(audit)}</p>"
     yield f"<h1>{_text(headline(audit))}</h1>"
     yield (
         f"<p>{now.gpus:,} GPUs were seen. Today's figures are {_word('measured')}; those with "
-        f"sharing are {word}, for the same work, with 90 % ranges. No sharing was tried.</p>"
+        f"sharing are {word}, for the same work, with 90 % ranges. No sharing was tried. A month "
+        f"is {MONTH_H:.0f} hours like those that were read.</p>"
     )
-    tiles: Sequence[tuple[str, float | None, Interval | None]] = (
-        (
-            "Money a month",
-            now.cost and now.cost / months,
-            shared.cost and shared.cost.times(1 / months),
-        ),
+    months = audit.span.months
+    tiles = (
         ("Peak GPUs in use", now.cards, shared.cards),
-        ("GPU hours", now.gpu_hours, shared.gpu_hours),
-        ("kWh, freed off", now.kwh, shared.kwh),
-        ("kWh, freed idle", now.kwh, shared.kwh_idle),
+        *(
+            (f"{name} a month", today and today / months, after and after.times(1 / months))
+            for name, today, after in (
+                ("Money", now.cost, shared.cost),
+                ("GPU hours", now.gpu_hours, shared.gpu_hours),
+                ("kWh, freed GPUs off,", now.kwh, shared.kwh),
+                ("kWh, freed GPUs idle,", now.kwh, shared.kwh_idle),
+            )
+        ),
     )
     yield "<dl class=tiles>"
     yield from (
@@ -115,8 +114,8 @@ def _first(audit: Audit) -> Iterator[str]:
     if now.free_kwh is not None:
         free += f" ({now.free_kwh:,.0f} kWh)"
     yield (
-        f"<p>{now.paused_hours:,.0f} of the GPU hours are of paused jobs. Another {free} were "
-        "idle; sharing does not change those.</p>"
+        f"<p>Of the {_hours(now.gpu_hours)} GPU hours read {now.paused_hours:,.0f} are of paused "
+        f"jobs. Another {free} were idle; sharing does not change those.</p>"
     )
     words = ", ".join(f"{_word(word)} {meaning}" for word, meaning in _WORDS)
     yield f"<p class=soft>{words}.</p>"
@@ -126,6 +125,13 @@ NO_PRICE = (
     "Money a month: not known. Set ADVISOR_GPU_HOUR, what a GPU costs an hour, or ADVISOR_KWH, and "
     "ask again."
 )
+
+
+def span_text(audit: Audit) -> str:
+    """How long was read, and until when."""
+    days = (_moment(audit.span.end) - _moment(audit.span.begin)).total_seconds() / 86400
+    span = f"{days:.3g} days" if days >= 2 else f"{24 * days:.3g} hours"
+    return f"{span} to {_moment(audit.span.end):%Y-%m-%d %H:%M} UTC"
 
 
 def headline(audit: Audit) -> str:
@@ -174,7 +180,7 @@ def change_text(change: SharingSet, months: float) -> tuple[str, tuple[str, ...]
     of_card = "" if change.card_mib is None else f" of {change.card_mib / 1024:,.0f}"
     slowest = (100 * end for end in (change.slowest.value, change.slowest.low, change.slowest.high))
     risks = (
-        f"a crash of one job ends all {len(change.jobs)}",
+        f"a crash of one job ends {'both' if len(change.jobs) == 2 else f'all {len(change.jobs)}'}",
         "the slowest keeps {:.0f} % ({:.0f} to {:.0f})".format(*slowest),
         *late,
         f"{sum(change.memory_mib) / 1024:,.0f}{of_card} GiB in use",
@@ -184,7 +190,7 @@ def change_text(change: SharingSet, months: float) -> tuple[str, tuple[str, ...]
 
 def _between(of: Interval, months: float) -> str:
     value, low, high = (f"{end / months:,.0f}" for end in (of.value, of.low, of.high))
-    return f"{value} ({low} to {high})"
+    return value if low == high else f"{value} ({low} to {high})"
 
 
 def _first_week(audit: Audit) -> Iterator[str]:
@@ -299,8 +305,8 @@ def _measured() -> str:
 
 def _sets(sets: Sequence[SharingSet]) -> str:
     return _table(
-        "Sets that could have shared a GPU, the best first. Speeds are relative to alone; @50 "
-        "behind a job is an MPS share of 50 %.",
+        "Sets that could have shared a GPU in the time that was read, the best first. Speeds are "
+        "relative to alone; @50 behind a job is an MPS share of 50 %.",
         (
             "jobs, each with its speed",
             "whose",
@@ -335,7 +341,7 @@ def _held_by(labels: Sequence[HeldBy]) -> str:
                 _text(label.label or "-"),
                 _text(label.taken_for),
                 f"{label.jobs:,}",
-                f"{label.gpu_hours:,.3g}",
+                in_digits(label.gpu_hours),
             )
             for label in labels
         ),

@@ -17,7 +17,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, Tim
 
 from advisor.core.gpu import WHOLE, MemoryFit, Split
 from advisor.core.objectives import ADVISED, COST, Aim, Interval
-from advisor.core.wording import listed
+from advisor.core.wording import in_digits, listed
 from advisor.decide.limits import Request
 from advisor.errors import STOPPED, InputError
 from advisor.files import PUBLIC_FILE, open_home, replace_file, try_lock
@@ -27,9 +27,16 @@ from advisor.settings import read_settings
 from advisor.wire.answers import Said
 from advisor_advice.conditions import local_profiles
 from advisor_advice.placers import PLACERS, Pasted, pasted
-from advisor_audit.audit import Audit, SharingSet, TellProgress, Wanted, audit as make_audit
+from advisor_audit.audit import (
+    MONTH_H,
+    Audit,
+    SharingSet,
+    TellProgress,
+    Wanted,
+    audit as make_audit,
+)
 from advisor_audit.owners import Family, families_of
-from advisor_audit.page import NO_PRICE, change_text, headline, page
+from advisor_audit.page import NO_PRICE, change_text, headline, page, span_text
 from advisor_audit.sources import (
     EVERY_S,
     Prometheus,
@@ -281,19 +288,22 @@ _CHANGES = ("First", "Second", "Third")
 
 def _lines(result: Audit, out: Path) -> Iterator[tuple[str, str]]:
     now, shared, months = result.now, result.shared, result.span.months
+    yield "Read", f"{span_text(result)}; what follows is for a month of {MONTH_H:.0f} hours like it"
     yield "", f"{'today':>9}{'shared':>9}{'range':>18}"
     yield _row("GPUs", now.cards, shared.cards, "peak")
-    yield _row("Hours", now.gpu_hours, shared.gpu_hours, "GPU hours")
-    if now.kwh is not None and shared.kwh and shared.kwh_idle:
-        yield _row("kWh", now.kwh, shared.kwh, "freed GPUs off")
-        yield _row("", now.kwh, shared.kwh_idle, "freed GPUs idle")
-    if now.cost is not None and shared.cost:
-        yield _row("Money", now.cost / months, shared.cost.times(1 / months), "a month")
-    else:
+    for name, today, after, note in (
+        ("Hours", now.gpu_hours, shared.gpu_hours, "GPU hours"),
+        ("kWh", now.kwh, shared.kwh, "freed GPUs off"),
+        ("", now.kwh, shared.kwh_idle, "freed GPUs idle"),
+        ("Money", now.cost, shared.cost, ""),
+    ):
+        if today is not None and after:
+            yield _row(name, today / months, after.times(1 / months), note)
+    if now.cost is None:
         yield "Money", NO_PRICE.removeprefix("Money a month: ")
     for name, change in zip(_CHANGES, result.changes, strict=False):
         who, saves, risks = change_text(change, months)
-        yield name, f"{who} saves each month"
+        yield name, f"{who} saves"
         yield "", ", ".join(saves)
         yield "", f"risk: {'; '.join(risks)}"
     fills = Counter(job.fills for job in result.jobs)
@@ -306,11 +316,11 @@ def _lines(result: Audit, out: Path) -> Iterator[tuple[str, str]]:
     kinds = ", ".join(f"{count:,} {what}" for what, count in said.items() if count)
     kept = f"; {result.kept:,} kept by name for advice" if result.kept else ""
     yield "Jobs", f"{len(result.jobs) + result.left_out:,}: {kinds}{kept}"
-    held = (f"{label.label or 'no label'} {label.gpu_hours:,.0f} h" for label in result.held_by)
-    yield "Owners", ", ".join(held)
+    held = (f"{label.gpu_hours:,.0f} {label.label or 'no label'}" for label in result.held_by)
+    yield "Owners", f"GPU hours read, by the label that names the job: {', '.join(held)}"
     if left := result.left_hours:
-        hours = ", ".join(f"{h:,.3g} {why}" for why, h in left.items())
-        yield "Left", f"GPU hours left as they are: {hours}"
+        hours = ", ".join(f"{in_digits(h)} {why}" for why, h in left.items())
+        yield "Left", f"GPU hours read that are left as they are: {hours}"
     if strangers := sorted({job.gpu_model for job in result.jobs} - {*MEASURED_ON}):
         yield "Unsure", f"no set was ever measured on {listed(strangers)}"
     for change in result.first_pairs[:1]:
@@ -323,7 +333,7 @@ def _row(name: str, today: float, shared: Interval, note: str) -> tuple[str, str
     """A row of the table: today, shared, its range, and what that is less."""
     ends = f"{shared.low:,.0f} to {shared.high:,.0f}"
     less = f"{100 * (shared.value / today - 1):+.0f} %" if today else ""
-    return name, f"{today:9,.0f}{shared.value:9,.0f}{ends:>18}{less:>8}  {note}"
+    return name, f"{today:9,.0f}{shared.value:9,.0f}{ends:>18}{less:>8}  {note}".rstrip()
 
 
 def _range(of: Interval) -> str:

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from advisor.core.gpu import ADVISED_JOBS, Gpu, MemoryFit, read_bound
-from advisor.core.wording import as_requested, counted, less_or_more
+from advisor.core.wording import as_requested, counted, in_digits, less_or_more
 from advisor.errors import AdvisorError, InputError, SourceError
 from advisor.launch.folder import (
     LaunchFolder,
@@ -344,7 +344,7 @@ def _memory_text(memory: MemoryFit) -> str:
 
 def _expected(pair: LaunchSet, forecast: Forecast) -> str:
     rates = counted(
-        f"{job.name} {expected.rate.value:.4g} {job.progress.unit}/s"
+        f"{job.name} {in_digits(expected.rate.value, 4)} {job.progress.unit}/s"
         for job, expected in zip(pair.jobs, forecast.jobs, strict=True)
     )
     saved = forecast.energy_saved

@@ -27,6 +27,7 @@ from advisor.core.wording import (
     below_normal_text,
     energy_text,
     folded,
+    in_digits,
     less_or_more,
     listed,
 )
@@ -269,7 +270,7 @@ def _tail(status: LaunchStatus) -> Iterator[str]:
             now = "not known yet" if job.latency_p99_ms is None else f"{job.latency_p99_ms:.3g} ms"
             yield f"p99 of {job.job}: {now}, {job.max_p99_ms:g} ms promised"
         if job.demand is not None:
-            yield f"{job.demand:.3g} {job.rate_unit}/s arrive at {job.job}"
+            yield f"{in_digits(job.demand)} {job.rate_unit}/s arrive at {job.job}"
     for job in status.jobs:
         if text := unread_text(job.unread, job.unread_since, job.stalled_since):
             yield f"{job.job}: {text}"
@@ -312,7 +313,7 @@ def _drift_text(status: LaunchStatus) -> str:
 def _job(job: JobStatus) -> str:
     only_set = " set" if job.proof == "set" else ""
     units = f" ({job.units_granted} units{only_set})" if job.units_granted is not None else ""
-    rate = f", {job.rate:.4g} {job.rate_unit}/s" if job.rate is not None else ""
+    rate = f", {in_digits(job.rate, 4)} {job.rate_unit}/s" if job.rate is not None else ""
     speed = "" if (speed_now := job.relative_speed) is None else f", speed {speed_text(speed_now)}"
     joined = f" (joined {job.joined_at[11:19]})" if job.joined_at else ""
     unread = unread_text(job.unread, job.unread_since, job.stalled_since)
@@ -330,10 +331,7 @@ def _percent(part: float | None) -> str:
 
 
 def _number(value: float | None, unit: str) -> str:
-    if value is None:
-        return "-"
-    # Never an exponent where thousands can be read.
-    return f"{value:,.0f} {unit}".strip() if value >= 1000 else f"{value:.4g} {unit}".strip()
+    return "-" if value is None else f"{in_digits(value, 4)} {unit}".strip()
 
 
 _RESULTS: Mapping[str | None, str] = {
@@ -527,7 +525,7 @@ def _each(job: _Job, width: int) -> str:
         beside = "" if predicted is None else f" ({100 * predicted:.0f} % predicted)"
         did.append(f"{speed_text(speed):>5}{beside}")
     elif part.rate is not None:
-        did.append(f"{part.rate:.4g} {part.rate_unit}/s")
+        did.append(f"{in_digits(part.rate, 4)} {part.rate_unit}/s")
     if part.latency_p99_ms is not None:
         most = status and status.max_p99_ms
         promised = "" if most is None else f" ({most:g} promised)"
@@ -583,7 +581,7 @@ def _outside(
     outside: dict[tuple[str, str], list[str]] = {}
     for name, value, said, unit in values:
         if value is not None and not said.low <= value <= said.high:
-            expected = f"{unit}, outside {said.low:.4g} to {said.high:.4g}"
+            expected = f"{unit}, outside {in_digits(said.low, 4)} to {in_digits(said.high, 4)}"
             outside.setdefault((name, expected), []).append(f"{value:.4g}")
     yield from (f"{name} {listed(names)}{expected}" for (name, expected), names in outside.items())
 

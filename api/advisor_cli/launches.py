@@ -10,7 +10,6 @@ import typer
 
 from advisor.core.wording import count_of
 from advisor.errors import NoSplitError
-from advisor.files import replace_file
 from advisor.launch.folder import (
     LaunchFolder,
     LaunchList,
@@ -19,7 +18,7 @@ from advisor.launch.folder import (
     list_folders,
 )
 from advisor.launch.guard import LAUNCH_MARK, Stopping
-from advisor.launch.spec import JobStatus, LaunchStatus, Resplit, split_of
+from advisor.launch.spec import JobStatus, LaunchStatus, split_of
 from advisor.runtime.job_process import check_none
 from advisor.runtime.processes import marked_pids, wait_until
 from advisor.settings import read_settings
@@ -101,15 +100,28 @@ def show(launch_id: LaunchId, as_json: AsJson = False) -> None:
 
 
 @app.command("stop")
-def stop(launch_id: LaunchId, as_json: AsJson = False) -> None:
-    """Stop all jobs of a launch in the safe order, and wait until they have ended.
+def stop(
+    launch_id: LaunchId,
+    job: Annotated[
+        str | None,
+        typer.Argument(help="End this job alone, all copies of it; the others go on"),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Stop all jobs of a launch in the safe order, or one job, and wait until they have ended.
 
-    Example: advisor launches stop 20261125-030728-cb7096
+    Example: advisor launches stop 20261125-030728-cb7096 train
     """
     folder = find_folder(_root(), launch_id)
-    folder.ask_stop()
-    close_unclaimed(folder)
-    status = await_end(folder)
+    if job is None:
+        folder.ask_stop()
+        close_unclaimed(folder)
+        status = await_end(folder)
+    else:
+        request = folder.ask_end(job)
+        while request.exists() and not folder.read_status().over:
+            time.sleep(_LOOK_S)
+        status = folder.read_status()
     say(as_json_text(final_json(folder, status)) if as_json else line(status))
     raise typer.Exit(exit_code(status))
 
@@ -121,23 +133,13 @@ def resplit(launch_id: LaunchId, as_json: AsJson = False) -> None:
     Example: advisor launches resplit 20261125-030728-cb7096
     """
     folder = find_folder(_root(), launch_id)
-    status = folder.read_status()
-    offer = status.resplit or Resplit(
-        refused=f"it is {status.standing}; a set that runs is looked at after half a minute"
-    )
-    if offer.refused or status.silent_s is not None:
-        raise NoSplitError(
-            f"no job of {launch_id} is started again",
-            why=offer.refused or status.standing,
-            fix=f"see advisor launches show {launch_id}",
-        )
-    replace_file(folder.resplit, offer.split.encode())
+    split = folder.ask_resplit()
     # In this order: the next set begins before its request is answered.
     while (folder.resplit.exists(), (status := folder.read_status()).state) != (False, "running"):
         if status.over:
             break
         time.sleep(_LOOK_S)
-    if not status.over and offer.split != str(split_of(status.jobs, status.sharing)):
+    if not status.over and split != str(split_of(status.jobs, status.sharing)):
         raise NoSplitError("they go on as they were", why="it is not offered any more")
     say(as_json_text(status) if as_json else line(status))
     raise typer.Exit(exit_code(status))

@@ -1,7 +1,7 @@
 """`advisor place`: which jobs share a GPU, of a queue to its end or from now on."""
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,9 +10,16 @@ from typing import Annotated, TypeAlias
 import typer
 from rich.text import Text
 
-from advisor.core.gpu import LIMIT_COMMANDS, Split, vendor_of
+from advisor.core.gpu import LIMIT_COMMANDS, vendor_of
 from advisor.core.objectives import Aim, Prices
-from advisor.core.wording import count_of, less_or_more, listed, percent
+from advisor.core.wording import (
+    count_of,
+    energy_text,
+    in_digits,
+    less_or_more,
+    listed,
+    percent,
+)
 from advisor.errors import InputError, placed
 from advisor.formats.moments import duration_text, read_duration
 from advisor.settings import read_settings
@@ -21,6 +28,7 @@ from advisor.wire.answers import (
     Placement,
     Queue,
     Said,
+    SeatedJob,
     SeatedSet,
     SimplerSchedule,
     Totals,
@@ -270,6 +278,8 @@ def _more_gpus(texts: Sequence[str], first: str | None) -> dict[str, int]:
     return gpus
 
 
+_Seats: TypeAlias = tuple[tuple[str, float], ...]
+
 _WIDTH = 110
 
 # GPUs of a queue whose jobs are listed; there can be thousands, and --json has all.
@@ -290,9 +300,9 @@ def _show(
     when = "when and where" if queue else "launches"
     options = f"--pairs (all sets) --schedule ({when}) --notes ({len(remarks)}) --json"
     pools = listed(f"{pool.used} of {pool.gpus} {pool.gpu_model}" for pool in placement.gpus)
-    watts = sum(one.count * one.power_w for one in placement.sets)
+    watts = in_digits(sum(one.count * one.power_w for one in placement.sets))
     so_many = f"{placement.seated} of " if placement.waiting else ""
-    result = f"done in {duration_text(queue.makespan_s)}" if queue else f"{watts / 1000:,.4g} kW"
+    result = f"done in {duration_text(queue.makespan_s)}" if queue else f"{watts} W"
     one_window = sorted({job.job for one in placement.sets for job in one.jobs if job.one_window})
     headline = (
         f"PLAN: {so_many}{count_of(placement.queued, 'job')} on {pools}, {result}. "
@@ -315,7 +325,7 @@ def _show(
         print_table(table_of(_PLAN_COLUMNS, plans.items()), _WIDTH)
     if schedule:
         console.print(Text(when, style="bold"))
-        for line in _gpus(queue) if queue else _launches(placement):
+        for line in _gpus(placement.sets, queue) if queue else _launches(placement):
             console.print(Text(line), soft_wrap=True)
     if notes:
         print_list(console, "notes", "!", remarks)
@@ -332,7 +342,7 @@ def _lines(placement: Placement) -> Iterator[tuple[str, str]]:
         count = placement.gpus[0].gpus
         yield (
             "Limit",
-            f"{limit_w:.0f} W for each of {count}, {limit_w * count / 1000:,.4g} kW in all: "
+            f"{limit_w:.0f} W for each of {count}, {in_digits(limit_w * count, 4)} W in all: "
             f"{LIMIT_COMMANDS[vendor_of(placement.gpus[0].gpu_model)]} {limit_w:.0f}, as "
             "administrator",
         )
@@ -352,11 +362,16 @@ def _lines(placement: Placement) -> Iterator[tuple[str, str]]:
 
 
 def _slowest(placement: Placement) -> Iterator[tuple[str, str]]:
-    speed, job = min((job.speed, job.job) for placed in placement.sets for job in placed.jobs)
+    speed, job, is_server = min(
+        (job.speed, job.job, job.p99_ms is not None)
+        for placed in placement.sets
+        for job in placed.jobs
+    )
     if placement.queue:
         speed, job = placement.queue.slowest_speed, placement.queue.slowest_job
+    of = "demand" if is_server else "speed alone"
     limit = f" at {placement.power_limit_w:g} W" if placement.power_limit_w else ""
-    yield "Slowest", f"{job}, {percent(speed)} of its speed alone{limit}"
+    yield "Slowest", f"{job}, {percent(speed)} of its {of}{limit}"
 
 
 def _queue_lines(placement: Placement, queue: Queue) -> Iterator[tuple[str, str]]:
@@ -391,24 +406,26 @@ def _gain_text(placement: Placement, queue: Queue) -> str:
     return f"{queue.worth}, most for {jobs}: {saved} GPU time; {why}"
 
 
-def _gpus(queue: Queue) -> Iterator[str]:
+def _gpus(sets: Sequence[SeatedSet], queue: Queue) -> Iterator[str]:
+    ways = {_seats(placed.jobs): placed.launch for placed in sets}
     gpus = sorted({run.gpu for run in queue.schedule})
     for gpu in gpus[:_GPUS]:
         runs = {run.number: run for run in queue.schedule if run.gpu == gpu}
         first = (run for run in runs.values() if run.beside is None or run.number < run.beside)
-        texts = (_run_text(run, runs.get(run.beside or 0)) for run in first)
+        texts = (_run_text(ways, run, runs.get(run.beside or 0)) for run in first)
         yield f"  GPU {gpu:<3} {', then '.join(texts)}"
     if len(gpus) > _GPUS:
         yield f"  and so on for {count_of(len(gpus) - _GPUS, 'more GPU')}: --json has every job"
 
 
-def _run_text(run: PlacedJob, beside: PlacedJob | None) -> str:
-    if beside is None:
-        return f"{run.job} until {duration_text(run.end_s)}"
-    until = duration_text(max(run.end_s, beside.end_s))
-    low = tuple(n for n, placed in enumerate((run, beside)) if placed.below_normal)
-    split = Split((run.share_percent, beside.share_percent), below_normal=low)
-    return f"{run.job} + {beside.job} at {split} until {until}"
+def _run_text(ways: Mapping[_Seats, str], *runs: PlacedJob | None) -> str:
+    there = [run for run in runs if run]
+    until = duration_text(max(run.end_s for run in there))
+    return f"{ways[_seats(there)]} until {until}"
+
+
+def _seats(jobs: Iterable[PlacedJob | SeatedJob]) -> _Seats:
+    return tuple(sorted((job.job, job.share_percent) for job in jobs))
 
 
 def _launches(placement: Placement) -> Iterator[str]:
@@ -417,10 +434,6 @@ def _launches(placement: Placement) -> Iterator[str]:
             f"advisor launch {seated.launch}" if len(seated.jobs) > 1 else f"{seated.launch} alone"
         )
         yield from (f"  GPU {gpu:<5} {how}" for gpu in seated.gpus)
-
-
-def _kwh(joules: float) -> str:
-    return f"{joules / 3.6e6:,.4g} kWh"
 
 
 def _saved(other: Totals, of: str) -> str:
@@ -445,7 +458,7 @@ _SET_COLUMNS: Columns[SeatedSet] = (
     (
         "p99 ms, at most",
         lambda seated: (
-            " ".join(f"{j.p99_ms:.3g}" for j in seated.jobs if j.p99_ms is not None) or "-"
+            " ".join(in_digits(j.p99_ms) for j in seated.jobs if j.p99_ms is not None) or "-"
         ),
     ),
     ("time", _times),
@@ -457,16 +470,16 @@ _SET_COLUMNS: Columns[SeatedSet] = (
 _TOTAL_COLUMNS: Columns[tuple[str, Totals]] = (
     ("", lambda row: row[0]),
     ("done in", lambda row: duration_text(row[1].makespan_s)),
-    ("GPU hours", lambda row: f"{float(f'{row[1].gpu_time_s / 3600:.3g}'):,g}"),
+    ("GPU hours", lambda row: in_digits(row[1].gpu_time_s / 3600)),
     ("saved", lambda row: _saved(row[1], "gpu_time_saved")),
-    ("energy", lambda row: _kwh(row[1].energy_j)),
+    ("energy", lambda row: energy_text(row[1].energy_j)),
     ("saved", lambda row: _saved(row[1], "energy_saved")),
 )
 
 _PLAN_COLUMNS: Columns[tuple[str, Totals]] = (
     ("", lambda row: row[0]),
-    ("energy", lambda row: _kwh(row[1].energy_j)),
-    ("of it idle", lambda row: _kwh(row[1].idle_j)),
+    ("energy", lambda row: energy_text(row[1].energy_j)),
+    ("of it idle", lambda row: energy_text(row[1].idle_j)),
     ("all done in", lambda row: duration_text(row[1].makespan_s)),
     ("mean job ends after", lambda row: duration_text(row[1].mean_completion_s)),
     ("slowest job", lambda row: percent(row[1].slowest_speed)),

@@ -10,11 +10,19 @@ from rich.text import Text
 
 from advisor.core.gpu import ADVISED_JOBS, ISOLATING, MOST_JOBS, MemoryFit, vendor_of
 from advisor.core.objectives import DEFAULT_OBJECTIVE, Finish, Interval, Objective
-from advisor.core.wording import as_requested, counted, energy_text, less_or_more, percent
+from advisor.core.wording import (
+    as_requested,
+    counted,
+    energy_text,
+    in_digits,
+    less_or_more,
+    percent,
+)
 from advisor.decide.decision import (
     Decision,
     RatedSplit,
 )
+from advisor.decide.limits import is_served
 from advisor.errors import InputError
 from advisor.formats.moments import duration_text
 from advisor.formats.wire import to_plain
@@ -150,14 +158,14 @@ def _show_partners(partners: Partners) -> None:
     job, best = partners.job, partners.partners
     headline = (
         f"PARTNERS of {job} on one GPU ({partners.gpu_model}): the {len(best)} best of "
-        f"{partners.looked_at} jobs, and what is saved against one after the other"
+        f"{partners.looked_at} jobs, and what is saved against separate GPUs"
     )
     price: Columns[Partner] = [("cost", lambda p: _less(p.cost_saved))]
     columns: Columns[Partner] = [
         ("partner", lambda p: p.partner),
         ("", lambda p: p.verdict),
         ("split", lambda p: p.split),
-        ("time", lambda p: _less(p.gpu_time_saved)),
+        ("GPU time", lambda p: _less(p.gpu_time_saved)),
         ("energy", lambda p: _less(p.energy_saved)),
         *(price if any(p.cost_saved for p in best) else ()),
         ("speed", lambda p: percent(min(p.speed.value, 1.0))),
@@ -165,7 +173,7 @@ def _show_partners(partners: Partners) -> None:
     ]
     # What it needs of the GPU without a partner, and the copies that memory has room for.
     size, copies = partners.size, partners.copies_by_memory
-    p99 = f", p99 {size.latency_p99_ms:.3g} ms" if size and size.latency_p99_ms else ""
+    p99 = f", p99 {in_digits(size.latency_p99_ms)} ms" if size and size.latency_p99_ms else ""
     alone = "needs the whole GPU"
     if size:
         alone = (
@@ -190,12 +198,13 @@ def _show(given: ModelAdvice, details: Collection[str]) -> None:
         why: Iterable[str] = (*_rates(r), *given.reasons, *_other_objectives(r))
     else:
         why, notes = options_not_taken(r), given.warnings
-    for name, mark, lines in (("how", " ", _how(r)), ("why", "-", why), ("notes", "!", notes)):
+    for name, mark, lines in (("how", " ", _how(given)), ("why", "-", why), ("notes", "!", notes)):
         if name in details:
             print_list(console, name, mark, [*lines])
     if "all" in details and is_pair:
-        # The same work in the way that the first lines are about, and in others.
-        for line in _same_work_lines(r, r.sharing_option or r.apart):
+        # The same work in the way that the first lines are about, and in others; of a server none.
+        served = any(map(is_served, r.profiles))
+        for line in () if served else _same_work_lines(r, r.sharing_option or r.apart):
             console.print(Text(line, style="" if line.startswith(" ") else "bold"), soft_wrap=True)
         console.print(Text("all candidates", style="bold"))
         print_table(_candidates(r))
@@ -220,16 +229,17 @@ def _curves(r: Decision) -> Iterator[Curve]:
 
 def _rates(r: Decision) -> Iterator[str]:
     """What each job does, in its own unit, and what the GPU draws."""
-    p = r.chosen.prediction
-    if r.choice is None:
+    if r.sharing_option is None:
         return
+    p = r.sharing_option.prediction
     for profile, part in zip(r.profiles, p.parts, strict=True):
-        rate = f"{_number(part.rate.value)} {profile.rate_unit}/s"
-        speed = f"{percent(part.speed.value)} of its speed{_range(part.speed.times(100))}"
-        # How long it takes, for one that takes 1 alone.
-        value = part.speed.value
+        rate = f"{in_digits(part.rate.value)} {profile.rate_unit}/s"
+        # How long it takes, for one that takes 1 alone; a server takes as long as requests come.
+        value, whole = part.speed.value, "demand" if is_served(profile) else "speed"
         slower = f"takes {1 / value:.1f} times as long" if value > 0 else "stands still"
-        yield f"{profile.job} {slower}: {rate}, {speed}"
+        does = "serves its requests" if is_served(profile) else slower
+        speed = f"{percent(value)} of its {whole}{_range(part.speed.times(100))}"
+        yield f"{profile.job} {does}: {rate}, {speed}"
     memory = p.memory_power_w
     of_memory = f", of it the memory {memory.value:.0f} W{_range(memory)}" if memory else ""
     yield f"power {p.power_w.value:.0f} W{_range(p.power_w)}{of_memory}"
@@ -243,16 +253,18 @@ def _pair_notes(given: ModelAdvice) -> Iterator[str]:
     yield f"ranges are to hold {coverage} of what is measured; model {given.manifest.version}"
 
 
-def _how(r: Decision) -> Iterator[str]:
+def _how(given: ModelAdvice) -> Iterator[str]:
     """What to copy into the shells that start jobs, each with the variables of its limit."""
+    r = given.decision
     names = [p.job for p in r.profiles]
-    is_pair = len(names) == ADVISED_JOBS
-    if (option := r.choice if is_pair else r.sharing_option) is None:
-        yield (
+    if (option := r.sharing_option) is None:
+        waits = len(names) == ADVISED_JOBS and not any(map(is_served, r.profiles))
+        apart = (
             f"run {', and when it has ended '.join(names)}; each has the whole GPU"
-            if is_pair
+            if waits
             else "start each job on a GPU of its own"
         )
+        yield from [f"on one GPU: {jobs}" for jobs in given.gpus] or [apart]
         return
     yield f"{launch_command(r, option)}   # or by hand:"
     if option.sharing == "time-sliced":
@@ -319,12 +331,6 @@ def _range(interval: Interval) -> str:
     return "" if interval.low == interval.high else f" ({interval.low:.0f} to {interval.high:.0f})"
 
 
-def _number(value: float, digits: int = 3) -> str:
-    """So many digits, and never an exponent where thousands can be read."""
-    text = f"{value:.{digits}g}"
-    return f"{float(text):,.0f}" if 1000 <= value < 1e9 else text
-
-
 def _same_work_lines(r: Decision, choice: RatedSplit) -> Iterator[str]:
     to_the_end, apart = r.same_work(choice), r.apart
     of_jobs = zip(to_the_end.work.alone_s, r.profiles, strict=True)
@@ -372,7 +378,7 @@ def _over(value: float, this: float) -> str:
 
 def _option_tail(option: Option) -> str:
     tails = [share.latency_p99_ms.value for share in option.jobs if share.latency_p99_ms]
-    return f"{max(tails):.3g}" if tails and option.sharing != "exclusive" else "-"
+    return in_digits(max(tails)) if tails and option.sharing != "exclusive" else "-"
 
 
 _OPTION_COLUMNS: Columns[Option] = (
@@ -430,12 +436,12 @@ def _show_replicas(answer: Recommendation, *, with_notes: bool) -> None:
         return ", ".join(note for note, is_true in notes.items() if is_true)
 
     tails: Columns[Copies] = (
-        ("p99 ms", lambda c: _number(c.latency_p99_ms.value) if c.latency_p99_ms else "-"),
-        ("at worst", lambda c: _number(c.latency_p99_ms.high) if c.latency_p99_ms else "-"),
+        ("p99 ms", lambda c: in_digits(c.latency_p99_ms.value) if c.latency_p99_ms else "-"),
+        ("at worst", lambda c: in_digits(c.latency_p99_ms.high) if c.latency_p99_ms else "-"),
     )
     columns: Columns[Copies] = [
         ("copies", lambda c: c.number),
-        (f"{job.rate_unit}/s", lambda c: _number(c.rate.value, 4)),
+        (f"{job.rate_unit}/s", lambda c: in_digits(c.rate.value, 4)),
         ("each", lambda c: percent(min(c.speed.value, 1.0))),
         ("at worst", lambda c: percent(min(c.speed.low, 1.0))),
         *(tails if any(copies.latency_p99_ms for copies in count.copies) else ()),

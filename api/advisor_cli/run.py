@@ -13,7 +13,7 @@ from rich.console import Group
 from rich.live import Live
 from rich.text import Text
 
-from advisor.core.gpu import CARD_UNITS, MEMORY_MIB, Gpu, vendor_of
+from advisor.core.gpu import CARD_UNITS, MEMORY_MIB, WHOLE, Gpu, vendor_of
 from advisor.core.job import Job
 from advisor.core.records import grouped
 from advisor.core.wording import as_requested, count_of, energy_text, less_or_more, listed
@@ -261,9 +261,11 @@ def _key(state: _RunState) -> object:
 
 
 def _share(job: _RunJob) -> str:
-    """Its part of the GPU that it has; one that is time-sliced has a turn, and no part."""
-    low = " below normal" if job.below_normal else ""
-    return "time-sliced" if job.share_percent is None else f"{job.share_percent:g} %{low}"
+    """Its part of the GPU; one that is time-sliced has a turn, and no part."""
+    if job.share_percent is None:
+        return "time-sliced"
+    limit = f"{job.share_percent:g} %" if job.share_percent < WHOLE else "no limit"
+    return limit + " below normal" * job.below_normal
 
 
 def _percent(part: float | None) -> str:
@@ -316,7 +318,10 @@ class _RunPlan:
             for gpu, splits in self.tried.items()
         )
         if joining := [name for name in self.waiting if name not in self.alone]:
-            yield "Then", f"{', '.join(joining)}: each joins where that saves time or energy"
+            yield (
+                "Then",
+                f"{', '.join(joining)}: each joins where that saves time or energy, else waits",
+            )
         yield from (
             ("Due", f"{name} must start in {duration_text(spare_s)} to be done in time")
             for name, spare_s in self.spare_s.items()
@@ -326,10 +331,7 @@ class _RunPlan:
 
 def _alone_texts(alone: Mapping[str, str]) -> Iterator[str]:
     """Jobs that cannot share a GPU, why, and what to do about it."""
-    return (
-        f"{name}, after the other jobs: {why} (advisor profile {name})"
-        for name, why in alone.items()
-    )
+    return (f"{name} shares no GPU: {why} (advisor profile {name})" for name, why in alone.items())
 
 
 def _table(state: _RunState) -> Group:

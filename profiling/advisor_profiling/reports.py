@@ -20,6 +20,7 @@ from advisor.core.objectives import (
     best,
 )
 from advisor.core.records import DOUBTFUL, FLAGS, PairPoint, Point, PointPart, SoloPoint, grouped
+from advisor.core.wording import in_digits
 from advisor_profiling.campaign.campaign import IDLE_DRIFT_W, Cost, Failure, SweepResult
 from advisor_profiling.campaign.plan import PlannedSplit
 from advisor_profiling.window import Step
@@ -396,20 +397,20 @@ def as_recorded(point: Point) -> Point:
 def _job(of: SoloPoint | PointPart, units: int | None) -> str:
     """One job of a point."""
     error = _beside(of.rate_stderr, of.rate)
-    speed = "-" if of.rate is None else f"{of.rate:.4g} {of.rate_unit}/s{error}"
+    speed = "-" if of.rate is None else f"{in_digits(of.rate, 4)} {of.rate_unit}/s{error}"
     return f"{of.job} {of.share_percent:g} % = {_text(units)} units  {speed}"
 
 
 _COLUMNS: _Columns[SoloPoint] = (
     ("share%", lambda point: f"{point.share_percent:g}"),
     ("units", lambda point: _text(point.units_granted)),
-    ("rate", lambda point: f"{point.rate:.4g}"),
+    ("rate", lambda point: in_digits(point.rate, 4)),
     ("±%", lambda point: _error(point.rate_stderr, point.rate)),
     ("W", lambda point: _text(point.power_w)),
     ("±%", lambda point: _error(point.power_stderr_w, point.power_w)),
     # The energy counter against the mean of instant power.
     ("Δ%", lambda point: _or_dash(_gap_percent(point), "+.1f")),
-    ("/kJ", lambda p: f"{1000 * p.rate / p.power_w:.4g}" if p.power_w else "-"),
+    ("/kJ", lambda p: in_digits(1000 * p.rate / p.power_w, 4) if p.power_w else "-"),
     ("SM%", lambda point: _text(point.sm_active_percent)),
     ("DRAM%", lambda point: _text(point.dram_active_percent)),
     ("MHz", lambda point: _or_dash(point.sm_clock_mhz, ".0f")),
@@ -426,7 +427,7 @@ def table(points: Sequence[SoloPoint]) -> Table:
 _REQUESTS: _Columns[SoloPoint] = (
     ("share%", lambda point: f"{point.share_percent:g}"),
     ("offered", lambda point: _or_dash(point.offered_rate, ".4g")),
-    ("answered", lambda point: f"{point.rate:.4g}"),
+    ("answered", lambda point: in_digits(point.rate, 4)),
     ("answered%", lambda p: f"{100 * p.rate / p.offered_rate:.1f}" if p.offered_rate else "-"),
     ("p50 ms", lambda point: _or_dash(point.latency_p50_ms, ".4g")),
     ("p99 ms", lambda point: _or_dash(point.latency_p99_ms, ".4g")),

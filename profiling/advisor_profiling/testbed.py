@@ -48,6 +48,7 @@ from advisor.core.telemetry import (
     TelemetrySource,
     channels_of,
 )
+from advisor.core.wording import listed
 from advisor.errors import BusyError, InputError, JobError, SourceError, undone_by
 from advisor.files import gpu_lock, holders, open_home, open_lock, try_lock
 from advisor.progress import LATENCY_BUCKETS, latency_bucket
@@ -794,6 +795,7 @@ class ReplayTestbed:
         self.mode = mode or next((p.mode for p in points if p.mode != "uncapped"), first.mode)
         self._recordings = Recordings(points, pairs, self.mode)
         self.jobs = self._recordings.jobs
+        self._alone = {(point.job, point.share_percent) for point in points}
         self._random = None if noise is None else random.Random(noise)
         self.clock = VirtualClock()
         self.phase_lock = PhaseLock()
@@ -815,6 +817,20 @@ class ReplayTestbed:
         """Nothing is simulated: a window that was not recorded is refused."""
         jobs_at_shares = [(spec.job.name, spec.share.percent) for spec in target.specs]
         return "" if self._recordings.find(jobs_at_shares) else "not recorded"
+
+    def shares_alone(self, job: str, wanted: Sequence[Share]) -> tuple[Share, ...]:
+        """Those wanted of a job alone; where none are, all that were recorded.
+
+        Raises:
+            InputError: one was not recorded.
+        """
+        recorded = [Share(percent) for name, percent in sorted(self._alone) if name == job]
+        if lacking := [f"{share} %" for share in wanted if share not in recorded]:
+            raise InputError(
+                f"{job} alone was not recorded at {listed(lacking)}",
+                fix=f"leave out the shares: all recorded ones are replayed, {listed(recorded)} %",
+            )
+        return tuple(wanted or recorded)
 
     def prove(self, job: Job, share: Share) -> Callable[[], ReplayProcess]:
         """What was granted is on record."""

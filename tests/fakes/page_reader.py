@@ -37,9 +37,9 @@ def write_reader(folder: Path, write_job: Callable[[str], Path]) -> None:
     for file, text in zip(("points.csv", "pairs.csv"), made_up, strict=True):
         (folder / file).write_text(text)
     (folder / "from-elsewhere.csv").write_text(made_up[0])
-    for file, work in (("tonight.txt", " 2h"), ("fleet.txt", "")):
-        jobs = f"bert-serve-30:6\nbert-infer-b2:8{work}\ntriad:3\nvit-train:5\n"
-        (folder / file).write_text(jobs)
+    # A server has no work that ends.
+    for file, first in (("tonight.txt", "bert-infer-b2:8 2h"), ("fleet.txt", "bert-serve-30:6")):
+        (folder / file).write_text(f"{first}\nbert-infer-b2:8\ntriad:3\nvit-train:5\n")
     values = np.arange(256, dtype=np.float32).reshape(16, 16)
     np.save(folder / "activations.npy", values)
     tensors = {"lm_head.weight": values, "embed.weight": values}

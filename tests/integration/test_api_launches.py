@@ -63,6 +63,8 @@ def test_launching_is_off_unless_it_is_turned_on(tmp_path: Path) -> None:
         for method, path, body in (
             ("POST", "/v1/launches", _pair("one", "gemm")),
             ("DELETE", "/v1/launches/x", None),
+            ("DELETE", "/v1/launches/x/jobs/a", None),
+            ("POST", "/v1/launches/x/resplit", None),
             ("POST", "/v1/launches/x/joins", {**_jobs("one"), "share_percent": 30}),
         ):
             assert error_of(api.ask(method, path, admin, json=body))[:2] == (403, "launching-off")
@@ -174,6 +176,14 @@ def test_a_job_joins_a_launch_that_runs(server: LaunchServer) -> None:
     assert "ask for 50 % or less" in refused["error"]
     seen = server.ask("GET", f"{place}/{refused['join_id']}").json
     assert (seen["code"], "50 %" in seen["error"]) == ("bad-input", False)
+
+    none = server.ask("POST", f"/v1/launches/{launch_id}/resplit", None, "launch")
+    assert (none.status, none.code) == (422, "no-split")
+    for _ in range(2):
+        ended = server.ask("DELETE", f"/v1/launches/{launch_id}/jobs/gemm", scope="launch")
+        assert ended.status == 202, ended.text
+        status = server.await_status(launch_id, lambda s: s["jobs"][1]["outcome"] == "stopped")
+    assert [job["outcome"] for job in status["jobs"]] == ["running", "stopped", "running"]
     server.stop_launch(launch_id)
     reply = server.ask("POST", place, body, "launch")
     assert (reply.status, reply.code, "it is stopped" in reply.text) == (422, "bad-input", True)

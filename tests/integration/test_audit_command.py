@@ -21,7 +21,7 @@ from command_line import Advisor, in_its_own
 from fake_nvml import FakeNvml
 from metrics_server import Samples, metrics_server
 from playwright.sync_api import Browser
-from reading import answer_of
+from reading import answer_of, some
 from waiting import ending, eventually
 
 from advisor.errors import InputError
@@ -171,7 +171,11 @@ def test_a_person_is_told_in_lines(advisor: Advisor) -> None:
         done = advisor("audit", "--prometheus", server.url, "--days", "0.1")
     assert done.code == 0, done.err
     assert re.match(r"[23] of 5 GPUs would have been enough \(estimated, ", done.out)
-    assert re.search(r"\n  Hours( +\d+){3} to \d+ +-\d+ %  GPU hours\n", done.out)
+    # The table is of a month, as the changes are, and says of what it is one.
+    assert re.search(r"\n  Read    2.4 hours to .* UTC; what follows is for a month of\n", done.out)
+    row = re.search(r"\n  Hours +([\d,]+)( +[\d,]+){2} to [\d,]+ +-\d+ %  GPU hours\n", done.out)
+    hours = some(row)[1].replace(",", "")
+    assert int(hours) == pytest.approx(5 * 730, rel=0.05)
     assert "ADVISOR_GPU_HOUR" in done.out
     assert max(map(len, done.out.splitlines())) <= 100
     no_price = ("--prometheus", "http://127.0.0.1:9", "--objective", "cost")

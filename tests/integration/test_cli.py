@@ -169,6 +169,13 @@ def test_replay_as_json(advisor: Advisor, tmp_path: Path, monkeypatch: pytest.Mo
     assert not (tmp_path / "home").exists()
 
 
+def test_a_replay_has_all_shares_that_were_recorded(advisor: Advisor) -> None:
+    """Not each job has the default ones."""
+    done = advisor("profile", "recommender-serve-60", "--gpu", "replay", "--json")
+    shares = [point["share_percent"] for point in answer_of(done.out)["points"]]
+    assert shares == [10, 23, 26, 47, 50, 90, 100]
+
+
 def test_replay_for_a_person(advisor: Advisor) -> None:
     """Exact counts are found by the share that grants them; table and plot say replay."""
     done = advisor("profile", "triad", "--gpu", "replay", "--units", "12,132")
@@ -182,7 +189,10 @@ def test_replay_for_a_person(advisor: Advisor) -> None:
     ("options", "message"),
     [
         (("nosuch", "--gpu", "replay"), "no recorded job nosuch. recorded are: albert-infer,"),
-        ((*REPLAY, "--shares", "15"), "no recorded point of triad at 15 %. recorded are: 10 %, 20"),
+        (
+            (*REPLAY, "--shares", "15"),
+            "triad alone was not recorded at 15 %. leave out the shares: all recorded ones",
+        ),
         (("triad", "--noise"), "--noise is for a replay"),
         ((*REPLAY, "--units", "12.5"), "--units 12.5 is not a list of whole numbers"),
         ((*REPLAY, "--shares", "10,x"), "--shares 10,x is not a list of numbers"),

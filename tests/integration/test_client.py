@@ -158,6 +158,8 @@ EVERY_CALL: list[tuple[Any, ...]] = [
     ("launch_history", "x"),
     ("overview",),
     ("stop_launch", "x"),
+    ("stop_launch", "x", "a"),
+    ("resplit_launch", "x"),
     ("join_launch", "x", LaunchRequest.of("a")),
     ("launch_join", "x", "0123456789abcdef"),
     ("models",),

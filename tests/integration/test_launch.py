@@ -38,6 +38,7 @@ from advisor.formats.wire import read
 from advisor.launch.folder import OBSERVATIONS, LaunchFolder, list_folders
 from advisor.launch.spec import JobStatus, LaunchSpec, LaunchStatus
 from advisor.runtime.backend import open_mps
+from advisor.runtime.processes import wait_until
 from advisor_data import open_store
 
 STATUS_KEYS, JOB_KEYS = (
@@ -190,6 +191,28 @@ def test_detached_launch_is_listed_shown_and_stopped(jobs: FakeHost) -> None:
     assert json.loads(stopped.stdout)["state"] == "stopped"
     await_nobody(jobs)
     assert jobs.advisor("launches", "stop", name).returncode == 0
+
+
+@pytest.mark.slow
+def test_one_job_is_stopped_and_a_supervisor_killed_before_its_answer_leaves_nobody(
+    jobs: FakeHost,
+) -> None:
+    name = detached(jobs, "one", "two", "third", "--split", "30/30/30")
+    for _ in range(2):
+        said = jobs.answer("launches", "stop", name, "two")
+        assert [(job["job"], job["outcome"]) for job in said["jobs"]] == [
+            ("one", "running"), ("two", "stopped"), ("third", "running"),
+        ]  # fmt: skip
+    assert "there is no job four" in jobs.advisor("launches", "stop", name, "four").stderr
+    pid = said["supervisor_pid"]
+    os.kill(pid, signal.SIGSTOP)
+    with jobs.start_advisor("launches", "stop", name, "one", "--json") as process:
+        wanted = Path(folder(jobs, name)) / "ends/one"
+        assert wait_until(wanted.exists, 30)
+        os.kill(pid, signal.SIGKILL)
+        last = answer_of(some(process.stdout).read())
+    assert (process.returncode, last["code"]) == (1, "supervisor-gone")
+    await_nobody(jobs)
 
 
 @pytest.mark.slow

@@ -196,6 +196,8 @@ def test_dry_run_starts_nothing(h100: FakeHost) -> None:
     assert set(plan["alone"]) == {"home-made"}
     shown = h100.advisor("run", *TWELVE, "--dry-run").stdout
     assert "advisor profile home-made" in " ".join(shown.split())
+    shown = " ".join(h100.advisor("run", "home-made", "--dry-run").stdout.split())
+    assert "GPU 0 home-made no limit Alone home-made shares no GPU: home-made has no" in shown
     assert not (h100.folder / "home" / "launches").exists()
     assert processes_of(h100) == {}
 

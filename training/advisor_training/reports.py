@@ -47,7 +47,7 @@ _INK, _FAINT = "#010203", "#040506"
 
 
 @dataclass(frozen=True, slots=True)
-class TextTable:
+class _TextTable:
     """A table of texts; the first column names the row."""
 
     title: str
@@ -122,7 +122,7 @@ def page(evaluation: Evaluation) -> str:
         tables=[
             *printed_tables(evaluation, [name for name in OBJECTIVES if name != DEFAULT_OBJECTIVE]),
             *(_worst_choices(evaluation, name) for name in HEADLINE),
-            TextTable(
+            _TextTable(
                 f"{OURS}, by the job that was left out: fraction of the oracle and mean errors, "
                 "in %",
                 (
@@ -315,7 +315,7 @@ def _between(interval: Interval) -> str:
 
 def printed_tables(
     evaluation: Evaluation, objectives: Sequence[str] = HEADLINE[1:]
-) -> list[TextTable]:
+) -> list[_TextTable]:
     """The tables of the terminal, those without rows left out; `objectives` of the second one."""
     figures, errors = _choice_figures(evaluation), errors_of_all_pairs(evaluation)
     # Every method and rule by energy for the same work, a job left out at a time.
@@ -329,7 +329,7 @@ def printed_tables(
     # Each method under each protocol: what it saves, and how far it is off.
     steps = [step for name in PROTOCOLS for step in errors.index if step[0] == name]
     tables = [
-        TextTable(
+        _TextTable(
             "Jobs that were not seen: energy saved for the same work against one after the other, "
             f"each job to keep {QUESTIONS[DEFAULT_OBJECTIVE].min_speed:g} of its speed; means in % "
             "with 95 % intervals by job",
@@ -347,13 +347,13 @@ def printed_tables(
                 for method, f in best_first
             ],
         ),
-        TextTable(
+        _TextTable(
             "Jobs that were not seen, by other objectives: mean fraction of the best of the nine "
             "splits, whatever speed a job keeps, in % with 95 % intervals by job",
             ("method", *objectives),
             [("noise ceiling", *noise), *((str(method), *row) for method, *row in rows)],
         ),
-        TextTable(
+        _TextTable(
             "By what is left out of training: energy saved, choices that lose, fraction of the "
             "oracle, and errors at the nine splits, mean | median, in %",
             ("left out, method", "saved", "lose", *_ORACLES, "rate", "power"),
@@ -370,7 +370,7 @@ def printed_tables(
             ],
         ),
         # How often a job is slower than it was to be, by what is left out of training.
-        TextTable(
+        _TextTable(
             "Minimum speeds that are missed, part of the choices that share, in % with 95 % "
             "intervals by job, by what is to keep it where a way is chosen: low ends of servers "
             "and expected speeds of others, as advised; all low ends; all expected speeds",
@@ -390,7 +390,7 @@ def printed_tables(
             ],
         ),
         # Launch-bound jobs, the power limit, uncapped: where errors come from.
-        TextTable(
+        _TextTable(
             "Errors for jobs that were not seen, mean | median in %",
             ("method, pairs or rows, splits", "rows", "rate", "power"),
             [
@@ -405,7 +405,7 @@ def printed_tables(
             ],
         ),
         # How much the intervals hold of jobs that took no part in making them.
-        TextTable(
+        _TextTable(
             f"What intervals for {evaluation.wanted_coverage:.0%} hold of unseen jobs in other "
             "runs on other cards, by what the jobs are beside each other, in %",
             ("of", "where", "held"),
@@ -420,7 +420,7 @@ def printed_tables(
             ],
         ),
         # The model by the seed of its trees.
-        TextTable(
+        _TextTable(
             f"{OURS} grown from other seeds, jobs that were not seen, in %",
             ("seed", "saved", "share", "missed", *_ORACLES, "rate", "power"),
             [
@@ -444,10 +444,10 @@ _FIGURES = ("saved", "lose", "oracle", "worst", "oracle, raw", "worst, raw", "ra
 _HELD = ("speed held", "power held")
 
 
-def gpu_tables(evaluation: Evaluation) -> list[TextTable]:
+def gpu_tables(evaluation: Evaluation) -> list[_TextTable]:
     """Each GPU model left out with the tested job, then with some pairs of it learned from."""
     return [
-        TextTable(
+        _TextTable(
             "A GPU model and a job that were not learned from: fraction of the oracle, errors, "
             f"mean | median, and what intervals for {evaluation.wanted_coverage:.0%} hold, in %",
             (
@@ -463,7 +463,7 @@ def gpu_tables(evaluation: Evaluation) -> list[TextTable]:
                 for gpu in evaluation.gpus
             ],
         ),
-        TextTable(
+        _TextTable(
             "With pairs of that GPU model learned from, its other pairs: the same figures",
             ("left out", "pairs added", "draws", *_FIGURES, *_HELD),
             [
@@ -490,9 +490,9 @@ def _gpu_cells(found: Mapping[str, Any]) -> Iterator[str]:
     yield from (f"{100 * part:.1f}" for part in found["held"].values())
 
 
-def _worst_choices(evaluation: Evaluation, objective: str) -> TextTable:
+def _worst_choices(evaluation: Evaluation, objective: str) -> _TextTable:
     worst = sorted(evaluation.chosen[objective], key=lambda choice: choice.fraction)[:12]
-    return TextTable(
+    return _TextTable(
         f"The choices that lose most by {objective}, in %",
         ("pair", "left out", "chosen", "oracle", "of the oracle", "energy saved"),
         [

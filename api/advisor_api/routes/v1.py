@@ -292,6 +292,38 @@ def stop_launch(
     return answer(launching.visible_launch(status, caller), 202)
 
 
+@launches.delete(
+    "/launches/{launch_id}/jobs/{job}",
+    status_code=202,
+    response_model=LaunchStatus,
+    responses=may_refuse(409),
+)
+def end_job(
+    launch_id: LaunchInPath,
+    job: JobInPath,
+    service: _LaunchingService,
+    caller: Launcher,
+    audited: Audited,
+) -> Response:
+    """Ask for the end of one job, all copies of it; the others go on. Again does nothing."""
+    status = launching.change(service, launch_id, job, audited)
+    return answer(launching.visible_launch(status, caller), 202)
+
+
+@launches.post(
+    "/launches/{launch_id}/resplit",
+    status_code=202,
+    response_model=LaunchStatus,
+    responses=may_refuse(409),
+)
+def resplit_launch(
+    launch_id: LaunchInPath, service: _LaunchingService, caller: Launcher, audited: Audited
+) -> Response:
+    """Ask for the jobs to start again at the split that `resplit` of the launch offers."""
+    status = launching.change(service, launch_id, None, audited)
+    return answer(launching.visible_launch(status, caller), 202)
+
+
 @launches.post(
     "/launches/{launch_id}/joins",
     status_code=202,

@@ -427,8 +427,14 @@ def _listed(values: str | Sequence[float]) -> str:
 def _shares(
     request: _ProfileRequest, job: Job, testbed: Testbed, safety: Safety, console: Console
 ) -> tuple[Share, ...]:
-    """What is measured: what was asked for, else the default shares at safe counts."""
-    if shares := request.shares_on(testbed.gpu, testbed.mode):
+    """What is measured: what was asked for, else the default shares at safe counts.
+
+    A replay has all that was recorded.
+    """
+    shares = request.shares_on(testbed.gpu, testbed.mode)
+    if isinstance(testbed, ReplayTestbed):
+        return testbed.shares_alone(job.name, shares)
+    if shares:
         check_requested_shares(shares, job, safety)
         return shares
     wanted = [share.percent for share in DEFAULT_SHARES]

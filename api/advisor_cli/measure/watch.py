@@ -17,7 +17,7 @@ from rich.text import Text
 
 from advisor.core.gpu import WHOLE
 from advisor.core.job import Job, ProgressSettings
-from advisor.core.wording import listed
+from advisor.core.wording import in_digits, listed
 from advisor.errors import AdvisorError, InputError
 from advisor.formats.job_file import inline_job, save_job, watched_job
 from advisor.runtime.processes import loaded_libraries, owner_of
@@ -56,7 +56,10 @@ _HOST_COLUMNS: "Sequence[tuple[str, Callable[[HostJob], str]]]" = (
     ("GPU", lambda job: "-" if job.gpu is None else f"{job.gpu}"),
     ("job", lambda job: job.job),
     ("user", lambda job: job.user or "-"),
-    ("rate", lambda job: "-" if job.rate is None else f"{job.rate:.4g} {job.rate_unit}/s"),
+    (
+        "rate",
+        lambda job: "-" if job.rate is None else f"{in_digits(job.rate, 4)} {job.rate_unit}/s",
+    ),
     ("watts", lambda job: _number(job.power_w, "W")),
     ("SMs active", lambda job: _percent(job.sm_active_percent)),
     ("half a GPU", lambda job: _range_text(job.half_speed, "%", WHOLE)),
@@ -237,7 +240,7 @@ def _rate_text(look: WatchedNow) -> str:
     # Of some of its GPUs it would be less than the work takes.
     has_watts = watts and len(watts) == len(look.gpus) and look.rate
     each = f", {sum(watts) / look.rate:.3g} J each" if has_watts and look.rate else ""
-    return f"rate: {look.rate:.4g} {look.unit}/s{each}; {look.count or 0:,.0f} so far"
+    return f"rate: {in_digits(look.rate, 4)} {look.unit}/s{each}; {look.count or 0:,.0f} so far"
 
 
 def _gpu_text(gpu: WatchedGpu) -> str:

@@ -418,7 +418,7 @@ def test_what_steers_is_shown_as_json_writes_it() -> None:
     ("say", "of", "text"),
     [
         (less_or_more, (0.1234,), "12.3 % less"),
-        (less_or_more, (0.0, 0), "0 % less"),
+        (less_or_more, (-0.004, 0), "as much"),
         (less_or_more, (-0.5, 0), "50 % more"),
         (shown, ("a" * 58,), repr("a" * 58)),
         (shown, ("a" * 59,), "'" + "a" * 56 + "..."),

@@ -152,11 +152,18 @@ def test_a_job_is_held_to_its_speed(speed: float, least: float) -> None:
 
 def test_what_is_said_of_speeds() -> None:
     texts = {
-        "a may run at as little as 12.3 % of its speed alone, below 40 %": 1 - 0.1234 / 0.4,
-        "server may serve as little as 50 % of its demand, below 98 %": 1 - 0.5 / 0.98,
+        "a would run at 12.3 % of its speed alone (12 % at worst), below 40 %": 1 - 0.1234 / 0.4,
+        "server would serve 50 % of its demand (50 % at worst), below 98 %": 1 - 0.5 / 0.98,
     }
     request = Request(policy=Policy(p99_times_alone=0))
     assert broken((A, SERVER), request, speeds=(0.1234, 0.5)) == texts
+    p = predicted()
+    wide = replace(p, parts=(replace(p.parts[0], speed=Interval(0.66, 0.18, 0.9)), p.parts[1]))
+    (found,) = broken_by(wide, (A, B), Request())
+    assert found.text == (
+        "a keeps 40 % of its speed alone with a probability of 89.4 %, below 90 % "
+        "(66 % expected, 18 % at worst)"
+    )
 
 
 @pytest.mark.parametrize(
@@ -213,30 +220,28 @@ def test_a_latency_holds_with_a_chance(share: int, most_ms: float, chance: float
 def test_what_is_said_of_latencies() -> None:
     split, text = (
         Split((50.0, 50.0)),
-        "server at 50 % may have a p99 latency of 49.2 ms (28 expected), above {} ms",
+        "server at 50 % keeps a p99 latency of {} ms with a probability of {} %, below 90 % "
+        "(28 ms expected, 60 at worst)",
     )
     sure_ms = 28 * (60 / 28) ** 0.74
     for limits, above in (
         (Request(default_max_p99_ms=50), None),
-        (Request(default_max_p99_ms=48), "48"),
+        (Request(default_max_p99_ms=48), ("48", "89.1")),
         (Request(default_max_p99_ms=48, max_p99_ms={"server": 90}), None),
-        (Request(default_max_p99_ms=90, max_p99_ms={"server": 37.5}), "37.5"),
+        (Request(default_max_p99_ms=90, max_p99_ms={"server": 37.5}), ("37.5", "79.7")),
         (Request(default_max_p99_ms=90, max_p99_ms={"a": 1}), None),
         # Eight alone, five times that, which nobody gave: with 7 chances of 10.
         (Request(), None),
         (Request(policy=Policy(p99_times_alone=0)), None),
     ):
-        expected = {} if above is None else {text.format(above): sure_ms / float(above) - 1}
+        expected = {} if above is None else {text.format(*above): sure_ms / float(above[0]) - 1}
         assert broken((SERVER, A), limits, split=split) == pytest.approx(expected, rel=0.01)
-    for chance, said in (
-        (0.9, "may have a p99 latency of 32.4 ms (28 expected)"),
-        (0.5, "is expected to have a p99 latency of 28 ms"),
-    ):
-        assert list(
-            broken(
-                (SERVER, A), Request(policy=Policy(p99_times_alone=3, chance=chance)), split=split
-            )
-        ) == [f"server at 50 % {said}, above 24 ms"]
+    for chance in (0.9, 0.5):
+        limits = Request(policy=Policy(p99_times_alone=3, chance=chance))
+        (said,) = broken((SERVER, A), limits, split=split)
+        assert said == (
+            "server at 50 % would have a p99 latency of 28 ms (60 at worst), above 24 ms"
+        )
 
 
 def test_all_servers_together_keep_their_limits_with_the_chance() -> None:

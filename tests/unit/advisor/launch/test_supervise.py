@@ -740,3 +740,32 @@ def test_an_offer_ends_nobody_and_is_looked_at_again_now_and_then(launch: Launch
     last = launch.run(restartable("a", "b"), duration_s=1300.0)
     assert [second for second, _, _ in asked] == [30, 630, 1230]
     assert (last.state, last.pair_number, last.resplit) == ("stopped", 0, None)
+
+
+def test_one_job_ends_as_was_asked_and_the_others_go_on(launch: Launch) -> None:
+    """All copies of it; again nothing more happens. A job of a queue is left to its queue."""
+    launch.scripts |= dict.fromkeys("ab", FOREVER)
+    asked = list[bool]()
+
+    def ask() -> None:
+        asked.append(launch.folder.ask_end("a").exists())
+
+    launch.events |= {50: ask, 100: ask}
+    launch.events[60] = launch.events[110] = lambda: asked.append(
+        (launch.folder.path / "ends/a").exists()
+    )
+    made = together("a", "a", "b", split=Split((25, 25, 50)))
+    last = launch.run(made, duration_s=200.0)
+    assert asked == [True, False, True, False]
+    assert (last.state, last.code) == ("stopped", None)
+    ended_s = [round(job.steps / 50) for job in last.jobs]
+    assert ended_s == [50, 50, 200]
+    assert {job.error for job in last.jobs[:2]} == {"ended as was asked"}
+    assert [round(one.overlap_s) for one in launch.remembered] == [50]
+    with pytest.raises(InputError, match="there is no job c in l"):
+        launch.folder.ask_end("c")
+    launch.folder.write_spec(
+        replace(launch.folder.read_spec(), pairs=(replace(made, open_percent=100.0),))
+    )
+    with pytest.raises(InputError, match="`advisor run` placed it"):
+        launch.folder.ask_end("a")

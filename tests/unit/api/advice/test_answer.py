@@ -23,7 +23,12 @@ from advisor.settings import Settings, read_settings
 from advisor.wire.answers import DriftedJob, Option, Placement, Recommendation, SeatedSet
 from advisor.wire.requests import JobRequest, PlacementRequest, QueuedJobs, RecommendationRequest
 from advisor_advice import placing
-from advisor_advice.answers import SetAdvisor, best_size, gpu_warnings, request_of
+from advisor_advice.answers import (
+    SetAdvisor,
+    _best_size,  # pyright: ignore[reportPrivateUsage]
+    gpu_warnings,
+    request_of,
+)
 from advisor_advice.conditions import NOTHING, Conditions, ProfileSet
 from advisor_advice.placing import place_jobs, place_request
 from advisor_data.bundled import bundled_solo_points
@@ -240,10 +245,10 @@ def test_the_size_is_the_smallest_that_keeps_the_speed() -> None:
     serving = Serving(
         offered_rate=100.0, rate_noise=None, latency_p99_ms=((30.0, 9.0), (100.0, 4.0))
     )
-    size = best_size(profile("s", rates=[50, 90, 96, *[100] * 7], serving=serving))
+    size = _best_size(profile("s", rates=[50, 90, 96, *[100] * 7], serving=serving))
     assert size
     assert (size.share_percent, size.speed, size.latency_p99_ms) == (30.0, 0.96, 9.0)
-    assert best_size(profile("a")) is None
+    assert _best_size(profile("a")) is None
 
 
 # Placements: by the same policy and the same path as advice on one GPU.
@@ -284,12 +289,12 @@ def sizes(found: Placement) -> list[int]:
 
 
 def test_a_server_keeps_its_demand(settings: Settings) -> None:
-    """Its floor is all that arrives, not the least speed of other jobs."""
+    """It has no work that ends, unless its demand is given up."""
     fills: Any = {"columns": {"sm_active_percent": SHARES}}
     served = profiles(profile("a", serving=SERVING, **fills), profile("b", **fills))
-    assert sizes(placed(settings, found=served)) == [1, 1]
-    assert sizes(placed(settings, asked(replace(SHORT, min_speed=0.5), LONG), served)) == [1, 1]
     assert sizes(placed(settings, asked(replace(SHORT, min_speed=0.0), LONG), served)) == [2]
+    with pytest.raises(InputError, match=r"a cannot be given work\. a server has a demand"):
+        placed(settings, found=served)
 
 
 def test_a_minimum_speed_is_kept_by_every_set(settings: Settings) -> None:

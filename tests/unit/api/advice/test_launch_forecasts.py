@@ -241,8 +241,8 @@ def test_jobs_that_should_not_share_are_told_what_it_would_cost(
     error = raised.value
     assert error.what == "a and b should not share the Card"
     assert (error.why, error.fix) == (
-        "with 100/91 the same work takes 0.0 % less energy and 0.0 % less GPU time than with a GPU "
-        "for each (objective energy-efficiency)",
+        "with 100/91 the same work takes as much energy and as much GPU time, against a GPU for "
+        "each (objective energy-efficiency)",
         "give each a GPU of its own, or share it anyway: --split 100/91",
     )
 
@@ -285,7 +285,9 @@ def test_where_nothing_of_sharing_is_kept_the_nearest_way_is_named(
         recommended([A, B], wanted(file, min_speed=0.58, max_power_w=400.0), settings)
     error = raised.value
     assert error.what == "no split of a and b on the Card keeps the limits"
-    assert error.why.startswith("nearest is 50/50: a may run at as little as 57.5 %")
+    assert error.why.startswith(
+        "nearest is 50/50: a keeps 58 % of its speed alone with a probability of 86.9 %"
+    )
     assert "; both draw 408 W, at most 400 W are allowed" in error.why
     assert "; accept it with --min-speed " in error.fix
     use(model({}))

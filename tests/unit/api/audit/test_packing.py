@@ -1,9 +1,12 @@
 """Who is taken to share: never beyond memory, floors or namespaces, and no job twice."""
 
 import math
+import os
+import pwd
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
+from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
@@ -14,7 +17,13 @@ from hypothesis import given, strategies as st
 from advisor.core.objectives import NO_PRICES
 from advisor.decide.limits import Request
 from advisor.predict.profiles import Profile, make_profiles
-from advisor_audit.audit import SavedInWorlds, interval, pairing_labels, saved
+from advisor_audit.audit import (
+    SavedInWorlds,
+    _launch_here,  # pyright: ignore[reportPrivateUsage]
+    interval,
+    pairing_labels,
+    saved,
+)
 from advisor_audit.owners import FAMILIES, Owner
 from advisor_audit.packing import Packer, Survey, Walk, Workload, WorkloadKind
 from advisor_audit.phases import LeftOut, Segment, Watched, gpu_pages, segments
@@ -163,6 +172,19 @@ def test_a_batch_job_is_known_by_its_number(profiles: Sequence[Profile]) -> None
     kind = survey.kind_of(one)
     assert kind is not None
     assert kind.profile_name == "4711"
+
+
+def test_jobs_of_two_owners_with_one_name_are_two_jobs(profiles: Sequence[Profile]) -> None:
+    """Neither has the profile of that name, and each is kept behind its owner."""
+    seen = [segment(n, Owner(team, "web-7d9c5b6f4d-x2x7k"), 0, 600) for n, team in enumerate("ab")]
+    survey = Survey(stored_profiles={(seen[0].model, "web"): profiles[0]})
+    survey.add_page(seen[:1])
+    of_one = survey.kind_of(seen[0])
+    assert (of_one and of_one.profile_name) == "web"
+    survey.add_page(seen[1:])
+    kinds = map(survey.kind_of, seen)
+    assert [kind and kind.profile_name for kind in kinds] == ["", ""]
+    assert [point.job for point in survey.points("2026-01-01T00:00:00Z")] == ["a.web", "b.web"]
 
 
 def test_a_card_that_tells_no_memory_makes_no_kind() -> None:
@@ -429,6 +451,21 @@ def _minutes(segments: Sequence[Segment]) -> dict[str, float]:
         if one.owner:
             held[one.owner.name] += round((one.end_s - one.begin_s) / STEP_S)
     return dict(held)
+
+
+def test_watched_jobs_are_launched_by_their_user_once_they_have_files(tmp_path: Path) -> None:
+    me = pwd.getpwuid(os.geteuid()).pw_name
+    launch = "advisor launch a-1 b-2 --split 30/100"
+
+    def said(user: str) -> str:
+        jobs = [Workload(user, f"{name} (17)") for name in ("a-1", "b-2")]
+        return _launch_here(jobs, (30.0, 100.0), tmp_path)
+
+    assert said(me) == f"advisor watch --for 120 && {launch}"
+    assert said("bob") == f"as bob: advisor watch --for 120 && {launch}"
+    for name in ("a-1", "b-2"):
+        (tmp_path / f"{name}.yaml").write_text("command: [sleep, '1']\n")
+    assert said(me) == said("") == launch
 
 
 @pytest.mark.parametrize(
