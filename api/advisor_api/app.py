@@ -9,8 +9,8 @@ from fastapi import FastAPI
 import advisor
 from advisor.settings import Settings
 from advisor_api.demo import Marked, replaying
+from advisor_api.http.access import ServeOptions
 from advisor_api.http.gate import Gate
-from advisor_api.http.options import ServeOptions
 from advisor_api.http.routing import add_routes, answer_errors
 from advisor_api.launches.cards import HostCards
 from advisor_api.launches.launching import Board

@@ -22,6 +22,7 @@ from starlette.applications import Starlette
 
 from advisor.core.wording import JsonFormatter, PrintableFormatter
 from advisor.settings import Settings
+from advisor_api.http.access import ServeOptions, check_options
 from advisor_api.http.connections import (
     BACKLOG,
     Certificate,
@@ -30,7 +31,6 @@ from advisor_api.http.connections import (
     listening,
 )
 from advisor_api.http.gate import HttpMetrics
-from advisor_api.http.options import ServeOptions, check_options
 
 
 def serve(

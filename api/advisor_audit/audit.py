@@ -53,7 +53,6 @@ from advisor.predict.profiles import Floats, Profile
 from advisor.predict.sets import ENERGY_ERRORS, P99_ERRORS, SPEED_ERRORS
 from advisor.predict.single_window import LEARNED_LIMIT_W, SM
 from advisor.runtime.processes import descendants, name_of, owner_of
-from advisor_audit.owners import FAMILIES, Owner
 from advisor_audit.packing import (
     ALL,
     HELD,
@@ -78,8 +77,10 @@ from advisor_audit.phases import (
     segments,
 )
 from advisor_audit.sources import (
+    FAMILIES,
     POWER,
     USED,
+    Owner,
     Series,
     Source,
     write_lines,

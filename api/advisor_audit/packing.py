@@ -41,7 +41,6 @@ from advisor.predict.single_window import (
     SM,
     SoloWindow,
 )
-from advisor_audit.owners import Owner, workload_name
 from advisor_audit.phases import Blocks, Segment, joined
 from advisor_audit.sources import (
     ACTIVITY,
@@ -51,6 +50,8 @@ from advisor_audit.sources import (
     POWER,
     TOTAL,
     USED,
+    Owner,
+    workload_name,
 )
 from advisor_models.single_window import SingleWindowHead
 

@@ -28,14 +28,15 @@ from advisor.wire.answers import Said
 from advisor_advice.conditions import local_profiles
 from advisor_advice.placers import PLACERS, Pasted, pasted
 from advisor_audit.audit import Audit, SharingSet, TellProgress, Wanted, audit as make_audit
-from advisor_audit.owners import Family, families_of
 from advisor_audit.page import NO_PRICE, change_text, headline, page
 from advisor_audit.sources import (
     EVERY_S,
+    Family,
     Prometheus,
     SeriesFile,
     Source,
     as_series,
+    families_of,
     read_exporters,
     read_host,
     record,

@@ -92,7 +92,7 @@ def serve(
     Example: advisor kubernetes serve --tls-certificate tls.crt --tls-key tls.key
     """
     # The client of Kubernetes takes a second that no other command should wait.
-    from advisor_api.http.options import ServeOptions
+    from advisor_api.http.access import ServeOptions
     from advisor_api.server import serve_app
     from advisor_kubernetes.cluster import connect
     from advisor_kubernetes.pairing import Policy

@@ -118,7 +118,7 @@ from starlette.applications import Starlette
 from starlette.routing import Route
 from advisor_api import server
 from advisor_api.http.gate import HttpMetrics
-from advisor_api.http.options import ServeOptions
+from advisor_api.http.access import ServeOptions
 
 def hang(_=None):
     held.append(1)

@@ -20,23 +20,21 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from advisor_api.http.access import (
     ANONYMOUS,
     ANONYMOUS_READER,
-    Caller,
-    Peer,
-    caller_of,
-    caller_of_peer,
-)
-from advisor_api.http.limits import (
     GONE,
     WHOLE,
     Bodies,
     Buckets,
+    Caller,
     Hosts,
     Most,
+    Peer,
+    ServeOptions,
+    caller_of,
+    caller_of_peer,
     checked_headers,
     length_of,
     most_of,
 )
-from advisor_api.http.options import ServeOptions
 from advisor_api.http.routing import error_body, fault_of, log_fault
 from advisor_api.worker_process import ASKING, service_ends
 

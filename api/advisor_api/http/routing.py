@@ -27,8 +27,7 @@ from starlette.types import Receive, Scope, Send
 from advisor.core.wording import shown
 from advisor.errors import AdvisorError, InputError
 from advisor.formats.wire import T, as_answer, fault_text, read, write_bytes
-from advisor_api.http.access import say_where_no_token_is_needed
-from advisor_api.http.limits import LONG_BYTES
+from advisor_api.http.access import LONG_BYTES, say_where_no_token_is_needed
 from advisor_api.worker_process import worked
 
 LOG = logging.getLogger("advisor.service")

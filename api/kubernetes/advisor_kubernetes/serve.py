@@ -36,11 +36,9 @@ from starlette.types import ASGIApp, Scope
 from advisor.client import Client
 from advisor.core.records import grouped
 from advisor.errors import AdvisorError, InputError
-from advisor_api.http.access import ANONYMOUS_READER, Caller
+from advisor_api.http.access import ANONYMOUS_READER, QUESTION, Caller, Most, ServeOptions
 from advisor_api.http.connections import CERTIFIED
 from advisor_api.http.gate import Gate, HttpMetrics
-from advisor_api.http.limits import QUESTION, Most
-from advisor_api.http.options import ServeOptions
 from advisor_api.http.routing import answer_errors
 from advisor_kubernetes import names
 from advisor_kubernetes.admission import Advise, review

@@ -49,11 +49,9 @@ from advisor.runtime.processes import wait_until
 from advisor.settings import Settings, read_settings
 from advisor.wire.answers import AuditEntry
 from advisor.wire.requests import LaunchRequest
-from advisor_api.http.access import Caller
-from advisor_api.http.options import ServeOptions
+from advisor_api.http.access import Caller, ServeOptions
 from advisor_api.launches import cards, reconciler as housekeeping, reconciler as launch_reconciler
 from advisor_api.launches.cards import HostCards
-from advisor_api.launches.launch_metrics import LaunchMetrics
 from advisor_api.launches.launching import (
     HIDDEN,
     last_heard,
@@ -66,6 +64,7 @@ from advisor_api.launches.launching import (
 from advisor_api.launches.reconciler import (
     TRIES,
     Housekeeping,
+    LaunchMetrics,
     ObservationImporter,
     Reconciler,
     reconciling,
@@ -337,7 +336,7 @@ def test_energy_is_counted_from_zero_and_told_while_a_launch_runs(
 
 def test_energy_of_launches_only_grows(monkeypatch: pytest.MonkeyPatch) -> None:
     """What sharing lost is a number of its own, and names of jobs have an end."""
-    monkeypatch.setattr("advisor_api.launches.launch_metrics.MOST_JOBS", 1)
+    monkeypatch.setattr("advisor_api.launches.reconciler.MOST_JOBS", 1)
     saved = replace(
         SEEN,
         parts=tuple(replace(part, energy_j=300.0) for part in SEEN.parts),
