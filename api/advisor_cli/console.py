@@ -395,13 +395,13 @@ def _name_no_type(parameter: Any) -> Any:
 
 
 def imported(module: str, name: str, function: str | None = None) -> Any:
-    """The command of a module: its `app`, or a function, by default the one of that name."""
+    """The command of a module: its function or group, by default the one of that name or `app`."""
     holds = importlib.import_module(module)
-    parent = typer.Typer()
-    if hasattr(holds, "app"):
-        parent.add_typer(holds.app, name=name)
+    command, parent = getattr(holds, function or name, None) or holds.app, typer.Typer()
+    if isinstance(command, typer.Typer):
+        parent.add_typer(command, name=name)
     else:
-        parent.command(name)(getattr(holds, function or name))
+        parent.command(name)(command)
     return _readable(typer.main.get_group(parent).commands[name])
 
 

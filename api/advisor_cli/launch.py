@@ -3,8 +3,7 @@
 import getpass
 import os
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator
 from functools import partial
 from itertools import groupby
 from typing import Annotated
@@ -64,91 +63,6 @@ from advisor_profiling import SUPERVISOR
 from advisor_profiling.testbed import find_gpus, with_units
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Rules:
-    """Where and how those that run together are kept, and when they are ended.
-
-    Each as `LaunchRequest` has it.
-    """
-
-    split: Annotated[
-        str | None,
-        typer.Option(
-            help="Split: 30/70, 100:low/50 (100: no limit, low: low priority), uncapped or"
-            " time-sliced (default: the recommended one)"
-        ),
-    ] = None
-    share_percent: Annotated[
-        float | None,
-        typer.Option(
-            "--share",
-            help="Share of the joining job, percent (default: the best one)",
-        ),
-    ] = None
-    gpu: Annotated[str, typer.Option(help="GPU index or UUID; 0,1 for a job on two GPUs")] = "0"
-    objective: ObjectiveOption = None
-    allow_unsafe: AllowUnsafe = False
-    stop_on_wrong_results: Annotated[
-        bool,
-        typer.Option(
-            "--stop-on-wrong-results", help="Stop all jobs when one reports a wrong result"
-        ),
-    ] = False
-    strict: Annotated[
-        bool, typer.Option("--strict", help="End all jobs when another process computes on the GPU")
-    ] = False
-    alone: Annotated[
-        bool | None,
-        typer.Option(
-            "--alone/--no-alone",
-            help="First measure each job alone for some seconds, if it has a gate "
-            "(default: if a profile is of another host)",
-        ),
-    ] = None
-    limit_memory: Annotated[
-        bool,
-        typer.Option(
-            "--limit-memory/--no-memory-limit",
-            help="Limit the GPU memory of each job to its measured need and a margin (MPS)",
-        ),
-    ] = True
-    when_one_ends: Annotated[
-        WhenOneEnds,
-        typer.Option(
-            help="When a job ends, keep the others running under their limits, or stop them"
-        ),
-    ] = "keep"
-    when_p99_breaks: Annotated[
-        WhenP99Breaks,
-        typer.Option(
-            help="When a server exceeds its p99 limit, report it, or end the newest batch job"
-        ),
-    ] = "tell"
-    duration_s: Annotated[
-        float | None,
-        typer.Option("--duration", help="Stop the jobs after this many seconds"),
-    ] = None
-    hang_s: Annotated[
-        float | None,
-        typer.Option(
-            "--hang-after",
-            help="End a job (not an idle server) after this many seconds without progress "
-            "(default: show it as stalled)",
-        ),
-    ] = None
-    tries: Tries = 1
-    power_limit_w: Annotated[
-        float | None,
-        typer.Option(
-            "--power-limit",
-            help="Lower the GPU's power limit, W, until the end of the launch; needs root",
-        ),
-    ] = None
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print what would start, and start nothing")
-    ] = False
-
-
 @grouped
 def launch(
     jobs: Annotated[
@@ -159,7 +73,83 @@ def launch(
             autocompletion=job_names,
         ),
     ],
-    rules: _Rules,
+    *,
+    split: Annotated[
+        str | None,
+        typer.Option(
+            help="Split: 30/70, 100:low/50 (100: no limit, low: low priority), uncapped or"
+            " time-sliced (default: the recommended one)"
+        ),
+    ] = None,
+    share_percent: Annotated[
+        float | None,
+        typer.Option(
+            "--share",
+            help="Share of the joining job, percent (default: the best one)",
+        ),
+    ] = None,
+    gpu: Annotated[str, typer.Option(help="GPU index or UUID; 0,1 for a job on two GPUs")] = "0",
+    objective: ObjectiveOption = None,
+    allow_unsafe: AllowUnsafe = False,
+    stop_on_wrong_results: Annotated[
+        bool,
+        typer.Option(
+            "--stop-on-wrong-results", help="Stop all jobs when one reports a wrong result"
+        ),
+    ] = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="End all jobs when another process computes on the GPU")
+    ] = False,
+    alone: Annotated[
+        bool | None,
+        typer.Option(
+            "--alone/--no-alone",
+            help="First measure each job alone for some seconds, if it has a gate "
+            "(default: if a profile is of another host)",
+        ),
+    ] = None,
+    limit_memory: Annotated[
+        bool,
+        typer.Option(
+            "--limit-memory/--no-memory-limit",
+            help="Limit the GPU memory of each job to its measured need and a margin (MPS)",
+        ),
+    ] = True,
+    when_one_ends: Annotated[
+        WhenOneEnds,
+        typer.Option(
+            help="When a job ends, keep the others running under their limits, or stop them"
+        ),
+    ] = "keep",
+    when_p99_breaks: Annotated[
+        WhenP99Breaks,
+        typer.Option(
+            help="When a server exceeds its p99 limit, report it, or end the newest batch job"
+        ),
+    ] = "tell",
+    duration_s: Annotated[
+        float | None,
+        typer.Option("--duration", help="Stop the jobs after this many seconds"),
+    ] = None,
+    hang_s: Annotated[
+        float | None,
+        typer.Option(
+            "--hang-after",
+            help="End a job (not an idle server) after this many seconds without progress "
+            "(default: show it as stalled)",
+        ),
+    ] = None,
+    tries: Tries = 1,
+    power_limit_w: Annotated[
+        float | None,
+        typer.Option(
+            "--power-limit",
+            help="Lower the GPU's power limit, W, until the end of the launch; needs root",
+        ),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print what would start, and start nothing")
+    ] = False,
     limits: LimitOptions,
     then: Annotated[
         list[str] | None, typer.Option(help="Jobs to launch afterwards, C+D*2; repeatable")
@@ -181,7 +171,35 @@ def launch(
     """
     settings = read_settings()
     together = [every_job(jobs), *map(_together, then or ())]
-    request = replace(_of_jobs(together, limits), **asdict(rules))
+    names = [name for each in together for name in each]
+    by_job_ms, for_all_ms = longest_p99_ms(limits.max_p99 or (), names)
+    first, *rest = (
+        job_requests(each, names, limits.min_speed or (), by_job_ms) for each in together
+    )
+    request = LaunchRequest(
+        jobs=first,
+        then=tuple(rest),
+        split=split,
+        share_percent=share_percent,
+        gpu=gpu,
+        objective=objective,
+        max_p99_ms=for_all_ms,
+        max_power_w=limits.max_power,
+        memory_mib=limits.memory,
+        gpu_model=limits.gpu_model,
+        allow_unsafe=allow_unsafe,
+        stop_on_wrong_results=stop_on_wrong_results,
+        strict=strict,
+        alone=alone,
+        limit_memory=limit_memory,
+        when_one_ends=when_one_ends,
+        when_p99_breaks=when_p99_breaks,
+        duration_s=duration_s,
+        hang_s=hang_s,
+        tries=tries,
+        power_limit_w=power_limit_w,
+        dry_run=dry_run,
+    )
     resolved = partial(
         ResolvedLaunch, request=request, profiles=limits.profiles, asked_by=user_name()
     )
@@ -193,28 +211,12 @@ def launch(
         raise typer.Exit(join_launch(folder, resolved(card=card), settings, as_json=as_json))
     request.check()
     check_arguments(request, settings)
-    card = _see_gpu(rules.gpu, settings, needed=not rules.dry_run)
+    card = _see_gpu(gpu, settings, needed=not dry_run)
     spec = make_spec(resolved(card=card), settings)
-    if rules.dry_run:
+    if dry_run:
         say_lines([as_json_text(spec)] if as_json else _plan_lines(spec, card, settings))
         return
     raise typer.Exit(_launch(spec, settings, detach=detach, as_json=as_json))
-
-
-def _of_jobs(together: Sequence[tuple[str, ...]], limits: LimitOptions) -> LaunchRequest:
-    """Those that run together, one after the other, and what each of them must keep."""
-    names = [name for each in together for name in each]
-    by_job_ms, for_all_ms = longest_p99_ms(limits.max_p99 or (), names)
-    least = limits.min_speed or ()
-    first, *rest = (job_requests(each, names, least, by_job_ms) for each in together)
-    return LaunchRequest(
-        jobs=first,
-        then=tuple(rest),
-        max_p99_ms=for_all_ms,
-        max_power_w=limits.max_power,
-        memory_mib=limits.memory,
-        gpu_model=limits.gpu_model,
-    )
 
 
 def user_name() -> str:
