@@ -243,7 +243,12 @@ class Hosts:
         """
         if host in self._good:
             return
-        name = _name_of(host)
+        text = host.decode("latin-1").lower()
+        if not (match := _HOST.fullmatch(text)):
+            raise HTTPException(
+                400, f"Host is {shown(text)}, and should be the name of the server."
+            )
+        name = match["address"] or match["name"]
         ours = name in self._names or is_loopback(name)
         if not (ours or name == local_address):
             raise HTTPException(
@@ -279,13 +284,6 @@ def checked_headers(scope: Scope) -> dict[bytes, bytes]:
             400, f"the path has characters that cannot be printed: {shown(scope['path'])}."
         )
     return headers
-
-
-def _name_of(host: bytes) -> str:
-    text = host.decode("latin-1").lower()
-    if not (match := _HOST.fullmatch(text)):
-        raise HTTPException(400, f"Host is {shown(text)}, and should be the name of the server.")
-    return match["address"] or match["name"]
 
 
 LONG_BYTES = 16 * 1024

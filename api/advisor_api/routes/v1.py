@@ -451,53 +451,10 @@ def _next(end: Position | None) -> str | None:
     return None if end is None else str(end)
 
 
-def _replacement(job: str, points: Sequence[SoloPoint]) -> str:
-    """The GPU model of the points that are to become a job's profile.
-
-    Raises:
-        InputError: points of another job or of several GPU models, or points that make no profile.
-    """
-    if strangers := sorted({p.job for p in points} - {job}):
-        raise InputError(
-            f"a point is of {strangers[0]}", why=f"the profile is of {job}", fix="correct one"
-        )
-    models = sorted({p.gpu_model for p in points})
-    if len(models) > 1:
-        raise InputError(
-            f"the points are of {' and '.join(models[:5])}",
-            why="the profile of one GPU model is replaced at a time",
-            fix="send them one after the other",
-        )
-    check_import(points)
-    if why := why_no_profile(points):
-        raise InputError(
-            f"these points make no profile of {job}",
-            why=f"{why}; it needs 100 % and one smaller share at least",
-            fix="send the points of the whole sweep",
-        )
-    return models[0]
-
-
 def _take_in(service: Service, records: Sequence[Record], kind: type[Record]) -> TakenIn:
     """Keep the records of one kind; those that are there already are left as they are."""
     mine = [record for record in records if isinstance(record, kind)]
     return TakenIn(read=len(mine), new=service.store.add(mine))
-
-
-def _take_in_points(service: Service, points: Sequence[Record]) -> PointsTakenIn:
-    """Keep points of both kinds, and count them.
-
-    Raises:
-        InputError: shares that are fractions, or a second unit of the rates of one job.
-    """
-    flagged_points = with_flags(points)
-    jobs = {point.job for point in flagged_points if isinstance(point, SoloPoint)}
-    check_import(
-        flagged_points, [row for job in jobs for row in service.store.profile_rows(job, job)]
-    )
-    solo, pairs = (_take_in(service, flagged_points, kind) for kind in (SoloPoint, PairPoint))
-    both = solo + pairs
-    return PointsTakenIn(read=both.read, new=both.new, solo=solo, pairs=pairs)
 
 
 profiles = v1_router("profiles")
@@ -532,10 +489,28 @@ def replace_profile(
 
     Those that others sent only an admin replaces.
     """
-    gpu_model = _replacement(job, sent.points)
-    with changing(service, audited, "profile.replace", f"{job} on {gpu_model}"):
+    # They are of this job on one GPU model, and make a profile.
+    if strangers := sorted({p.job for p in sent.points} - {job}):
+        raise InputError(
+            f"a point is of {strangers[0]}", why=f"the profile is of {job}", fix="correct one"
+        )
+    models = sorted({p.gpu_model for p in sent.points})
+    if len(models) > 1:
+        raise InputError(
+            f"the points are of {' and '.join(models[:5])}",
+            why="the profile of one GPU model is replaced at a time",
+            fix="send them one after the other",
+        )
+    check_import(sent.points)
+    if why := why_no_profile(sent.points):
+        raise InputError(
+            f"these points make no profile of {job}",
+            why=f"{why}; it needs 100 % and one smaller share at least",
+            fix="send the points of the whole sweep",
+        )
+    with changing(service, audited, "profile.replace", f"{job} on {models[0]}"):
         points = audited.signed(sent.points)
-        stored = service.store.replace_profile(job, gpu_model, points, audited.owner)
+        stored = service.store.replace_profile(job, models[0], points, audited.owner)
         return answer(Stored(stored=stored))
 
 
@@ -562,7 +537,14 @@ def import_points(sent: PointsRequest, _: Writer, audited: Audited, service: Ser
     What was seen of a process takes the place of what was seen of its beginning.
     """
     with changing(service, audited, "points.import", f"{len(sent.points)} points"):
-        return answer(_take_in_points(service, audited.signed(sent.points)))
+        flagged_points = with_flags(audited.signed(sent.points))
+        jobs = {point.job for point in flagged_points if isinstance(point, SoloPoint)}
+        check_import(
+            flagged_points, [row for job in jobs for row in service.store.profile_rows(job, job)]
+        )
+        solo, pairs = (_take_in(service, flagged_points, kind) for kind in (SoloPoint, PairPoint))
+        both = solo + pairs
+        return answer(PointsTakenIn(read=both.read, new=both.new, solo=solo, pairs=pairs))
 
 
 @profiles.get("/profiles/{job}/components", response_model=ComponentsOfJob)

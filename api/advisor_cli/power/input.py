@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.table import Table
@@ -51,7 +51,7 @@ from advisor_power.data.predictor import (
     predictions,
     with_features,
 )
-from advisor_power.data.training import TrainedInputs, points_of
+from advisor_power.data.training import points_of
 from advisor_power.gpu_worker import WorkerPlace
 
 _NOTES = {
@@ -332,7 +332,27 @@ def train(
         trained = training.fit_inputs(measured, tick, gpu_model)
     manifest = training.write_input_model(folder, trained)
     lines = [*_lines(manifest, unused), f"written: {folder}"]
-    say_lines([as_json_text(_to_json(trained, manifest, unused, folder))] if as_json else lines)
+    say_lines(
+        [
+            as_json_text(
+                {
+                    "version": manifest.version,
+                    "points": len(trained.points),
+                    "held_back": manifest.dataset.held_back,
+                    "patterns": list(manifest.dataset.patterns),
+                    "dtypes": {of.dtype: of.points for of in manifest.types},
+                    "left_out": {**unused, **trained.left_out},
+                    "sha256": manifest.dataset.sha256,
+                    "coverage": manifest.coverage,
+                    "bounds": {of.dtype: to_plain(of.bounds) for of in manifest.types},
+                    "figures": dict(manifest.figures),
+                    "files": [str(folder / name) for name in (*manifest.files, "manifest.json")],
+                }
+            )
+        ]
+        if as_json
+        else lines
+    )
 
 
 def _read(
@@ -363,24 +383,6 @@ def _of_file(file: Path) -> tuple[tuple[InputPoint, ...], dict[str, int]]:
     except OSError:
         is_kept = False  # the reader says why
     return points_of(read_kept(file)) if is_kept else (read_input_points(file), {})
-
-
-def _to_json(
-    trained: TrainedInputs, manifest: InputManifest, unused: dict[str, int], folder: Path
-) -> dict[str, Any]:
-    return {
-        "version": manifest.version,
-        "points": len(trained.points),
-        "held_back": manifest.dataset.held_back,
-        "patterns": list(manifest.dataset.patterns),
-        "dtypes": {of.dtype: of.points for of in manifest.types},
-        "left_out": {**unused, **trained.left_out},
-        "sha256": manifest.dataset.sha256,
-        "coverage": manifest.coverage,
-        "bounds": {of.dtype: to_plain(of.bounds) for of in manifest.types},
-        "figures": dict(manifest.figures),
-        "files": [str(folder / name) for name in (*manifest.files, "manifest.json")],
-    }
 
 
 def _lines(manifest: InputManifest, unused: dict[str, int]) -> Iterator[str]:

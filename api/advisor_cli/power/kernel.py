@@ -33,7 +33,6 @@ from advisor_power.kernels.runs import (
     IDLE,
     LEAD_S,
     KernelPlan,
-    Sensors,
     WantedKernel,
     bytes_of,
     check_resolution,
@@ -430,7 +429,19 @@ def _measure(
     settings: Settings,
     console: Console,
 ) -> KernelReport:
-    sensors = _sensors(place.gpu, wanted.resolution_ms, settings, console)
+    # What is known of the card's sensors, and what of that must be said.
+    card = find_gpu(place.gpu)
+    record, channel = sensors_of(card, all_sensors(settings.home))
+    check_resolution(channel, wanted.resolution_ms)
+    if record.gpu_uuid != card.uuid:
+        origin = origin_of(record, card.uuid)
+        console.print(f"record of the power sensor: {origin}", soft_wrap=True)
+    if not channel.accepted:
+        console.print(
+            "the sensor record misses its own requirements: bands may be too narrow",
+            soft_wrap=True,
+        )
+    sensors = record, channel
     if what.together and (what.after or what.rotate):
         raise InputError(
             f"{what.name} goes with neither --after nor --rotate",
@@ -467,19 +478,3 @@ def _progress(
         )
 
     return report, planned
-
-
-def _sensors(gpu: str, resolution_ms: float, settings: Settings, console: Console) -> Sensors:
-    """What is known of the card's sensors, and what of that must be said."""
-    card = find_gpu(gpu)
-    record, channel = sensors_of(card, all_sensors(settings.home))
-    check_resolution(channel, resolution_ms)
-    if record.gpu_uuid != card.uuid:
-        origin = origin_of(record, card.uuid)
-        console.print(f"record of the power sensor: {origin}", soft_wrap=True)
-    if not channel.accepted:
-        console.print(
-            "the sensor record misses its own requirements: bands may be too narrow",
-            soft_wrap=True,
-        )
-    return record, channel
