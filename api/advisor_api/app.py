@@ -10,8 +10,7 @@ import advisor
 from advisor.settings import Settings
 from advisor_api.demo import Marked, replaying
 from advisor_api.http.access import ServeOptions
-from advisor_api.http.gate import Gate
-from advisor_api.http.routing import add_routes, answer_errors
+from advisor_api.http.routing import Gate, add_routes, answer_errors
 from advisor_api.launches.cards import HostCards
 from advisor_api.launches.launching import Board
 from advisor_api.launches.reconciler import reconciling, watching_drift

@@ -30,7 +30,7 @@ from advisor_api.http.connections import (
     LimitedProtocol,
     listening,
 )
-from advisor_api.http.gate import HttpMetrics
+from advisor_api.http.routing import HttpMetrics
 
 
 def serve(

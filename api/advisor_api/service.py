@@ -19,8 +19,7 @@ from advisor.formats.rows import P
 from advisor.settings import Settings
 from advisor_api.engine import Engine
 from advisor_api.http.access import Caller, ServeOptions, TokenCache
-from advisor_api.http.gate import HttpMetrics
-from advisor_api.http.routing import LOG, fault_of
+from advisor_api.http.routing import LOG, HttpMetrics, fault_of
 from advisor_data import Store, open_store
 from advisor_data.state import AuditEntry, ServiceState, open_service_state
 from advisor_data.store import check_database

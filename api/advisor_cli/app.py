@@ -63,6 +63,7 @@ _MODULES = {
     **{name: f"advisor_cli.{room}.{name}" for room, names in _ROOMS.items() for name in names},
     "check": "advisor_cli.measure.profile",
     "jobs": "advisor_cli.data",
+    "launch": "advisor_cli.launches",
     "retrain": "advisor_cli.learn.train",
     **dict.fromkeys(("kubernetes", "slurm"), "advisor_cli.agents"),
 }

@@ -22,7 +22,7 @@ _PROGRAM = Path(__file__).with_name("forking.py")
 
 _MODULES = (
     "advisor_cli.place",
-    "advisor_cli.launch",
+    "advisor_cli.launches",
     "advisor_cli.measure.colocate",
     "advisor_cli.measure.profile",
     "advisor_data.store",

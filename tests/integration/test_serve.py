@@ -117,7 +117,7 @@ import asyncio, os, signal, socket, threading, time
 from starlette.applications import Starlette
 from starlette.routing import Route
 from advisor_api import server
-from advisor_api.http.gate import HttpMetrics
+from advisor_api.http.routing import HttpMetrics
 from advisor_api.http.access import ServeOptions
 
 def hang(_=None):

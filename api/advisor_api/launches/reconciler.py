@@ -54,8 +54,7 @@ from advisor.launch.spec import (
     as_heard,
 )
 from advisor_advice.conditions import checks_of, experience_of
-from advisor_api.http.gate import family
-from advisor_api.http.routing import LOG
+from advisor_api.http.routing import LOG, family
 from advisor_api.launches.launching import (
     current_status,
     fail,

@@ -38,7 +38,7 @@ from advisor.runtime.backend import (
 from advisor.runtime.processes import owner_of, wait_until
 from advisor.settings import Settings
 from advisor.wire.requests import NAME
-from advisor_api.http.gate import family
+from advisor_api.http.routing import family
 from advisor_kubernetes import names
 from advisor_kubernetes.cluster import (
     NODES,

@@ -38,8 +38,7 @@ from advisor.core.records import grouped
 from advisor.errors import AdvisorError, InputError
 from advisor_api.http.access import ANONYMOUS_READER, QUESTION, Caller, Most, ServeOptions
 from advisor_api.http.connections import CERTIFIED
-from advisor_api.http.gate import Gate, HttpMetrics
-from advisor_api.http.routing import answer_errors
+from advisor_api.http.routing import Gate, HttpMetrics, answer_errors
 from advisor_kubernetes import names
 from advisor_kubernetes.admission import Advise, review
 from advisor_kubernetes.cluster import (

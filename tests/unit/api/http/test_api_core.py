@@ -38,8 +38,7 @@ from advisor_api.http.access import (
     caller_of_peer,
     check_options,
 )
-from advisor_api.http.gate import Gate
-from advisor_api.http.routing import error_body, fault_of, log_fault
+from advisor_api.http.routing import Gate, error_body, fault_of, log_fault
 from advisor_api.service import Metrics, NotReadyError, RequestAudit, ServiceReadiness
 from advisor_api.worker_process import worked
 from advisor_data.state import AuditEntry, ServiceState, Token

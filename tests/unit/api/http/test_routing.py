@@ -27,12 +27,12 @@ from advisor_api.http.access import (
     Writer,
     most_of,
 )
-from advisor_api.http.gate import family
 from advisor_api.http.routing import (
     DirectRoute,
     add_routes,
     answer,
     codes_of,
+    family,
     long_answer,
     may_refuse,
     v1_router,
