@@ -599,19 +599,16 @@ class SeriesFile:
             if low <= min(index.begins_s) and max(index.ends_s) <= high:
                 continue
             near = self._gpus[gpu] = _Index()
-            for offset in index.offsets:
-                times_s = self._at(offset).times_s
-                kept = [t for t in times_s if low <= t <= high]
-                self.counts.strays += len(times_s) - len(kept)
-                if kept:
-                    near.add(offset, kept)
+            with self._path.open("rb") as file:
+                for offset in index.offsets:
+                    file.seek(offset)
+                    times_s = _series(json.loads(file.readline())).times_s
+                    kept = [t for t in times_s if low <= t <= high]
+                    self.counts.strays += len(times_s) - len(kept)
+                    if kept:
+                        near.add(offset, kept)
             if not near.offsets:
                 del self._gpus[gpu]
-
-    def _at(self, offset: int) -> Series:
-        with self._path.open("rb") as file:
-            file.seek(offset)
-            return _series(json.loads(file.readline()))
 
     def _lines(self) -> Iterator[tuple[int, Series]]:
         path, number, offset = self._path, 0, 0

@@ -99,7 +99,6 @@ def serve(
     from advisor_api.http.access import ServeOptions
     from advisor_api.server import serve_app
     from advisor_kubernetes.cluster import connect
-    from advisor_kubernetes.pairing import Policy
     from advisor_kubernetes.serve import PATIENCE_S, Choosing, adviser, create_app
 
     settings = read_settings()
@@ -121,8 +120,9 @@ def serve(
         client_of(service, service_ca, settings) as client,
         client_of(service, service_ca, settings, PATIENCE_S) as quick,
     ):
-        policy = Policy(without_advice=without_advice, mixed_nodes=mixed_nodes)
-        choosing = Choosing(connect(), client, namespace, policy)
+        choosing = Choosing(
+            connect(), client, namespace, without_advice=without_advice, mixed_nodes=mixed_nodes
+        )
         serve_app(
             lambda real: create_app(real, choosing, adviser(quick), host_path or ()),
             options,

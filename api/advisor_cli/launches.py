@@ -1027,26 +1027,22 @@ def _launch(spec: LaunchSpec, settings: Settings, *, detach: bool, as_json: bool
     """Start the jobs and follow them; the exit code of the command."""
     folder = create_folder(settings.home / "launches", spec)
     supervisor = spawn_supervisor(folder, settings, SUPERVISOR)
+    progress = statuses(folder, supervisor)
     if detach:
-        return _detached(folder, statuses(folder, supervisor), as_json=as_json)
+        # Once the limits are proven and all run, or it has failed.
+        status = next(status for status in progress if status.over or status.state == "running")
+        say(as_json_text(final_json(folder, status)) if as_json else folder.launch_id)
+        if status.state == "failed":
+            say(line(status), err=True)
+        return exit_code(status)
     if not as_json:
         say_lines((f"! {note}" for note in spec.notes), err=True)
     show = show_live if plain_console().is_terminal else show_lines
-    progress = statuses(folder, supervisor)
     with asking_to_stop(folder.ask_stop):
         status = show_json(progress, folder) if as_json else show(progress)
     if not as_json:
         for screen in end_screens(status, observations(folder), settings.policy.prices):
             print_screen(screen)
-    return exit_code(status)
-
-
-def _detached(folder: LaunchFolder, progress: Iterator[LaunchStatus], *, as_json: bool) -> int:
-    """Wait until the limits are proven and all run, or until it has failed."""
-    status = next(status for status in progress if status.over or status.state == "running")
-    say(as_json_text(final_json(folder, status)) if as_json else folder.launch_id)
-    if status.state == "failed":
-        say(line(status), err=True)
     return exit_code(status)
 
 

@@ -747,7 +747,23 @@ def check(
         console.print("all of these were checked before; --fresh checks them again")
         outcome = CheckOutcome(kept, {}, {})
     else:
-        outcome = _run_check(gpu, wanted, python, kept, settings, console)
+        folder = open_home(settings.home, "logs", f"check-{Clock().utc().replace(':', '')}")
+        with (
+            stoppable(console),
+            live_backend(settings, gpu, "mps") as backend,
+            PhaseLock(settings.lock_dir).starting(),
+        ):
+            console.print("  the reference on the whole GPU ...", highlight=False)
+            outcome = check_counts(
+                wanted,
+                python,
+                CheckedGpu(backend, settings.job_environment(), folder),
+                kept,
+                keep=lambda check: keep_check(check, settings.home),
+                report=lambda step: console.print(
+                    f"  {_step_line(step)}", highlight=False, soft_wrap=True
+                ),
+            )
     say_lines([as_json_text(_check_json(outcome))] if as_json else _check_lines(outcome))
     if outcome.unknown:
         raise typer.Exit(5)
@@ -770,33 +786,6 @@ def _kept_check(
         return None
     left = kept.without(wanted) if fresh else kept
     return left if left.checked else None
-
-
-def _run_check(
-    gpu: str,
-    wanted: Sequence[int],
-    python: str,
-    kept: CheckedCounts | None,
-    settings: Settings,
-    console: Console,
-) -> CheckOutcome:
-    folder = open_home(settings.home, "logs", f"check-{Clock().utc().replace(':', '')}")
-    with (
-        stoppable(console),
-        live_backend(settings, gpu, "mps") as backend,
-        PhaseLock(settings.lock_dir).starting(),
-    ):
-        console.print("  the reference on the whole GPU ...", highlight=False)
-        return check_counts(
-            wanted,
-            python,
-            CheckedGpu(backend, settings.job_environment(), folder),
-            kept,
-            keep=lambda check: keep_check(check, settings.home),
-            report=lambda step: console.print(
-                f"  {_step_line(step)}", highlight=False, soft_wrap=True
-            ),
-        )
 
 
 def _check_json(outcome: CheckOutcome) -> dict[str, object]:

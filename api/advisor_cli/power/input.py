@@ -406,14 +406,14 @@ def _lines(manifest: InputManifest, unused: dict[str, int]) -> Iterator[str]:
 
 def _error_lines(figures: Mapping[str, float]) -> Iterator[str]:
     for kind, word in _KINDS.items():
-        if f"{kind}_points" in figures:
-            yield f"  {word}, {figures[f'{kind}_points']:.0f} points, off by (nine of ten within)"
-            yield from _method_lines(figures, kind)
-
-
-def _method_lines(figures: Mapping[str, float], kind: str) -> Iterator[str]:
-    end = f"_{kind}_mean_error_percent"
-    names = (key.removesuffix(end) for key in figures if key.endswith(end))
-    for method in (name for name in names if not name.startswith("real_")):
-        mean, p90 = (figures[f"{method}_{kind}_{what}_error_percent"] for what in ("mean", "p90"))
-        yield f"    {method:<12} {mean:5.2f} % ({p90:.2f} %)"
+        if f"{kind}_points" not in figures:
+            continue
+        yield f"  {word}, {figures[f'{kind}_points']:.0f} points, off by (nine of ten within)"
+        end = f"_{kind}_mean_error_percent"
+        names = (key.removesuffix(end) for key in figures if key.endswith(end))
+        yield from (
+            f"    {method:<12} {figures[f'{method}{end}']:5.2f} % "
+            f"({figures[f'{method}_{kind}_p90_error_percent']:.2f} %)"
+            for method in names
+            if not method.startswith("real_")
+        )

@@ -27,7 +27,7 @@ from advisor_cli.console import (
 )
 from advisor_cli.measure.testbeds import stoppable
 from advisor_data.measurements import all_sensors
-from advisor_power.gpu_worker import AnsweringSpec, Step, WorkerPlace, script_workload
+from advisor_power.gpu_worker import Step, WorkerPlace, script_workload
 from advisor_power.kernels.measure import measure_operation
 from advisor_power.kernels.runs import (
     IDLE,
@@ -106,23 +106,21 @@ def _record_sensor(gpu_name: str, python: str, settings: Settings, console: Cons
         load = script_workload(
             backend, settings, "power_load.py", python=python, units=None, folder=folder
         )
-        recorded = _record(load, file, console)
+        wanted = SensorRecording(
+            load=load,
+            file=file,
+            seed=time.time_ns(),
+            report=lambda line: console.print(f"  {line}", highlight=False),
+        )
+        try:
+            recorded = record(wanted)
+        except KeyboardInterrupt:
+            console.print(
+                f"stopped; what was recorded is in {file}", soft_wrap=True, highlight=False
+            )
+            raise typer.Exit(STOPPED) from None
     console.print(f"recorded in {file}", soft_wrap=True, highlight=False)
     return recorded
-
-
-def _record(load: AnsweringSpec, file: Path, console: Console) -> Trace:
-    wanted = SensorRecording(
-        load=load,
-        file=file,
-        seed=time.time_ns(),
-        report=lambda line: console.print(f"  {line}", highlight=False),
-    )
-    try:
-        return record(wanted)
-    except KeyboardInterrupt:
-        console.print(f"stopped; what was recorded is in {file}", soft_wrap=True, highlight=False)
-        raise typer.Exit(STOPPED) from None
 
 
 def _as_json(record: SensorRecord, recorded: Trace) -> dict[str, object]:

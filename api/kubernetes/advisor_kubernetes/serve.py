@@ -58,9 +58,9 @@ from advisor_kubernetes.cluster import (
 from advisor_kubernetes.pairing import (
     Node,
     Pod,
-    Policy,
     Round,
     Stay,
+    WithoutAdvice,
     Write,
     added,
     requested,
@@ -285,10 +285,23 @@ class Choosing:
             another process chooses.
     """
 
-    def __init__(self, cluster: Cluster, service: Client, namespace: str, policy: Policy) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        service: Client,
+        namespace: str,
+        *,
+        without_advice: WithoutAdvice = "pass",
+        mixed_nodes: bool = False,
+    ) -> None:
         self.metrics = metrics = HttpMetrics()
         self.username: str | None = None
-        self._cluster, self._advice, self._policy = cluster, Advice(service), policy
+        self._cluster, self._advice = cluster, Advice(service)
+        self._looking = functools.partial(
+            Round,
+            without_advice=without_advice,
+            mixed_nodes=mixed_nodes,
+        )
         self._lease = Lease(cluster, namespace, f"{socket.gethostname()}-{os.urandom(4).hex()}")
         self._events = Events(cluster)
         self._waiting = metrics.gauge(
@@ -417,12 +430,11 @@ class Choosing:
             self._events.say_of_node(node.name, "GpusOfferedTwice", node.refused)
         allowed, unread = gpus_allowed(self._quota_mirror.objects())
         others = grouped(self._other_mirror.objects(), lambda item: str(item["node"]))
-        decisions = Round(
+        decisions = self._looking(
             pods=pods,
             nodes=heard(nodes, self._heard, now),
             ask=self._advice.answers,
             now_s=time.time(),
-            policy=self._policy,
             allowed=allowed,
             unread=unread,
             others={
