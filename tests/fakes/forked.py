@@ -34,7 +34,7 @@ _MODULES = (
 _SERVING = (
     "advisor.predict.card_factor",
     "advisor_api.app",
-    "advisor_api.schemas",
+    "advisor_api.routes.v1",
     "advisor_api.server",
     "advisor_cli.serve",
     "fastapi",
