@@ -642,10 +642,8 @@ def _software_of(observation: Observation) -> tuple[str, ...]:
     return (*((f"driver {observation.driver}",) if observation.driver else ()), *sorted(libraries))
 
 
-MOST_JOBS = 50
-"""Stored jobs whose runs alone may tell of a card, and MOST_POINTS of each."""
-
-MOST_POINTS = 100
+# Stored jobs whose runs alone may tell of a card, and points of each.
+_MOST_JOBS, _MOST_POINTS = 50, 100
 
 # Of a rate in a launch, and of kernels per unit of work that a launch may tell, relative.
 _RATE_ERROR, _MOST_ERROR = 0.03, 0.2
@@ -961,9 +959,9 @@ def stored_factor(
     """
     if gpu_uuid is None:
         return None
-    points, span = [*bundled_reference_points()], Span(limit=MOST_POINTS, gpu_model=gpu_model)
+    points, span = [*bundled_reference_points()], Span(limit=_MOST_POINTS, gpu_model=gpu_model)
     if store:
-        for name in store.profile_names(limit=MOST_JOBS):
+        for name in store.profile_names(limit=_MOST_JOBS):
             points += undisputed(store.page(SoloPoint, [name], span).records)
     references: dict[str, dict[str, float]] = {}
     if any(point.gpu_uuid == gpu_uuid for point in points):

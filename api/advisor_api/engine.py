@@ -140,8 +140,8 @@ def _is_job(path: Path, *_written: int) -> bool:
         return False
 
 
-MOST_JOBS = 16_384
-"""Profiles kept; one takes a few KiB."""
+# Profiles kept; one takes a few KiB.
+_MOST_JOBS = 16_384
 
 # Sets of which all that is known is kept; one takes about 65 KiB, with steps of two SMs 115.
 _MOST_CACHED = 1024
@@ -196,7 +196,7 @@ class _Present:
     ) -> None:
         self._home, self._store, self._registry = home, store, registry
         self._change_count = change_count
-        self._kept = _Kept(-1, -1, (-1, -1, -1), (), frozenset(), LRUCache(MOST_JOBS), None)
+        self._kept = _Kept(-1, -1, (-1, -1, -1), (), frozenset(), LRUCache(_MOST_JOBS), None)
         self.experience, self._observed = NOTHING, 0
         self._fresh_until = self._looked_at = self._changed_at = float("-inf")
         self._look: asyncio.Task[None] | None = None
@@ -245,7 +245,8 @@ class _Present:
         old_state = old.observed, old.change, old.promotions, old.checks, old.together
         if (observed, change, promotions, checks, together) == old_state:
             return
-        profiles = old.profiles if change == old.change else LRUCache[str, ProfilesOfJob](MOST_JOBS)
+        is_same = change == old.change
+        profiles = old.profiles if is_same else LRUCache[str, ProfilesOfJob](_MOST_JOBS)
         predictor = old.predictor if promotions == old.promotions else None
         if promotions != old.promotions:
             of_few.cache_clear()
@@ -285,8 +286,8 @@ def _requests(
 
 # What tells where power goes is imported with the first question: most services are asked none.
 
-MOST_ROWS = 1000
-"""Names of jobs among which those of a GPU model are looked for."""
+# Names of jobs among which those of a GPU model are looked for.
+_MOST_ROWS = 1000
 
 PLACEMENTS_AT_ONCE = 2
 PLACEMENTS_WAITING = 8
@@ -429,7 +430,7 @@ class Engine(Collector):
             InputError: a job that is named has no profile there.
         """
         gpu_model = request.gpu_model or BUNDLED_MODEL
-        rows = await asyncio.to_thread(self.jobs.rows, "", MOST_ROWS)
+        rows = await asyncio.to_thread(self.jobs.rows, "", _MOST_ROWS)
         by_source = sorted(rows, key=lambda row: (row.source == "bundled", row.job))
         names = list(dict.fromkeys(request.jobs)) or [
             row.job for row in by_source if row.gpu_model == gpu_model

@@ -236,8 +236,8 @@ def interval(table: Floats) -> Interval:
     return Interval(value, float(min(low, value)), float(max(high, value)))
 
 
+# What a figure rests on, the surest first.
 _AuditBasis: TypeAlias = Literal["measured", "predicted", "estimated", "prior"]
-"""What a figure rests on, the surest first."""
 
 _BASES: tuple[_AuditBasis, ...] = get_args(_AuditBasis)
 

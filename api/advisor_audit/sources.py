@@ -132,7 +132,7 @@ def workload_name(pod: str) -> str:
     return _SUFFIXES.sub("", pod)
 
 
-def carriers_of(labels: Mapping[str, str], families: Sequence[Family]) -> Iterator[str]:
+def _carriers_of(labels: Mapping[str, str], families: Sequence[Family]) -> Iterator[str]:
     """Workloads of pods in a row that a finer label names: of an exporter, or a worker."""
     there = [f for f in families if labels.get(f.job)]
     yield from (workload_name(labels[f.job]) for f in there[1:] if f.part)
@@ -546,7 +546,7 @@ class SeriesFile:
         self._models: dict[str, str] = {}
         carriers, names, cardless = set[str](), set[str](), set[tuple[str, str]]()
         for offset, row in self._lines():
-            carriers.update(carriers_of(row.labels, families))
+            carriers.update(_carriers_of(row.labels, families))
             names.add(row.metric)
             gpu = gpu_of(row.labels)
             if gpu and row.metric in _INFOS:

@@ -173,13 +173,13 @@ def print_table(table: Table, width: int = 80) -> None:
         typer.echo(line.rstrip())
 
 
-MOST_WIDTH = 100
-"""Of a line in a pipe; in a terminal lines end where it ends."""
+# Of a line in a pipe; in a terminal lines end where it ends.
+_MOST_WIDTH = 100
 
 
 def print_screen(screen: "Said", table: Table | None = None) -> Console:
     """Print headline, table and lines, none longer than the console, which is returned."""
-    console = plain_console(highlight=False, most=MOST_WIDTH)
+    console = plain_console(highlight=False, most=_MOST_WIDTH)
     console.print(Text(folded(screen.headline, console.width), style="bold"), soft_wrap=True)
     if table:
         print_table(table)

@@ -160,10 +160,10 @@ def show_live(progress: Iterator[LaunchStatus]) -> LaunchStatus:
         )
 
 
-def show_json(progress: Iterator[LaunchStatus], folder: LaunchFolder) -> LaunchStatus:
+def _show_json(progress: Iterator[LaunchStatus], folder: LaunchFolder) -> LaunchStatus:
     """One object a line as in status.json; the last one has the observations, too."""
     status = _last(progress, lambda status: None if status.over else say(as_json_text(status)))
-    say(as_json_text(final_json(folder, status)))
+    say(as_json_text(_final_json(folder, status)))
     return status
 
 
@@ -176,7 +176,7 @@ def _last(progress: Iterator[LaunchStatus], show: Callable[[LaunchStatus], objec
     return status
 
 
-def final_json(folder: LaunchFolder, status: LaunchStatus) -> dict[str, Any]:
+def _final_json(folder: LaunchFolder, status: LaunchStatus) -> dict[str, Any]:
     """A status with what its pairs did; docs/launch.md explains the keys."""
     return {**to_plain(status), "observations": [*map(to_row, observations(folder))]}
 
@@ -195,10 +195,10 @@ def exit_code(status: LaunchStatus) -> int:
     """Exit code of a command about a launch: 0 unless it failed."""
     if status.state != "failed":
         return 0
-    return (error_codes() | _EXIT_CODES).get(status.code or "", AdvisorError.exit_code)
+    return (_error_codes() | _EXIT_CODES).get(status.code or "", AdvisorError.exit_code)
 
 
-def error_codes() -> dict[str, int]:
+def _error_codes() -> dict[str, int]:
     """Exit codes by the `code` of errors."""
     return {error.code: error.exit_code for error in AdvisorError.__subclasses__()}
 
@@ -728,7 +728,7 @@ def show(launch_id: LaunchId, as_json: AsJson = False) -> None:
     folder = find_folder(_root(), launch_id)
     status = folder.read_status()
     if as_json:
-        say(as_json_text(final_json(folder, status)))
+        say(as_json_text(_final_json(folder, status)))
         return
     console = plain_console(highlight=False, width=None if sys.stdout.isatty() else PIPE_WIDTH)
     console.print(table(status, console.width))
@@ -746,7 +746,7 @@ def stop(launch_id: LaunchId, as_json: AsJson = False) -> None:
     folder.ask_stop()
     close_unclaimed(folder)
     status = await_end(folder)
-    say(as_json_text(final_json(folder, status)) if as_json else line(status))
+    say(as_json_text(_final_json(folder, status)) if as_json else line(status))
     raise typer.Exit(exit_code(status))
 
 
@@ -1031,7 +1031,7 @@ def _launch(spec: LaunchSpec, settings: Settings, *, detach: bool, as_json: bool
     if detach:
         # Once the limits are proven and all run, or it has failed.
         status = next(status for status in progress if status.over or status.state == "running")
-        say(as_json_text(final_json(folder, status)) if as_json else folder.launch_id)
+        say(as_json_text(_final_json(folder, status)) if as_json else folder.launch_id)
         if status.state == "failed":
             say(line(status), err=True)
         return exit_code(status)
@@ -1039,7 +1039,7 @@ def _launch(spec: LaunchSpec, settings: Settings, *, detach: bool, as_json: bool
         say_lines((f"! {note}" for note in spec.notes), err=True)
     show = show_live if plain_console().is_terminal else show_lines
     with asking_to_stop(folder.ask_stop):
-        status = show_json(progress, folder) if as_json else show(progress)
+        status = _show_json(progress, folder) if as_json else show(progress)
     if not as_json:
         for screen in end_screens(status, observations(folder), settings.policy.prices):
             print_screen(screen)
@@ -1071,7 +1071,7 @@ def join_launch(
         raise
     say(as_json_text(said) if as_json else _join_text(folder.launch_id, said))
     refused = said.outcome == "refused"
-    return error_codes().get(said.code or "", AdvisorError.exit_code) if refused else 0
+    return _error_codes().get(said.code or "", AdvisorError.exit_code) if refused else 0
 
 
 def _join_text(launch_id: str, said: JobStatus) -> str:

@@ -55,7 +55,7 @@ def api() -> Generator[KubeApi]:
 @pytest.fixture
 def short_lease(monkeypatch: pytest.MonkeyPatch) -> None:
     """A chooser that is killed cannot give its Lease back."""
-    monkeypatch.setattr(lease, "HELD_S", 1)
+    monkeypatch.setattr(lease, "_HELD_S", 1)
     monkeypatch.setattr(lease, "RENEW_S", 0.2)
 
 

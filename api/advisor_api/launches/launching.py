@@ -136,7 +136,7 @@ def fail(row: LaunchRow, state: ServiceState, code: str, cause: str) -> None:
     """
     at = now()
     status = replace(
-        stored_status(row), state="failed", code=code, cause=cause, updated_at=at, ended_at=at
+        _stored_status(row), state="failed", code=code, cause=cause, updated_at=at, ended_at=at
     )
     state.update_launch(row.launch_id, status.state, write(status))
 
@@ -175,7 +175,7 @@ def current_status(folder: LaunchFolder) -> LaunchStatus:
     return replace(folder.read_status(), host=HOST)
 
 
-def stored_status(row: LaunchRow) -> LaunchStatus:
+def _stored_status(row: LaunchRow) -> LaunchStatus:
     """The last status that the database has."""
     try:
         status = read(LaunchStatus, row.status)
@@ -188,7 +188,7 @@ def stored_status(row: LaunchRow) -> LaunchStatus:
 
 def last_heard(row: LaunchRow) -> LaunchStatus:
     """Of a launch of another host, as of when its service has kept it last."""
-    return as_heard(stored_status(row))
+    return as_heard(_stored_status(row))
 
 
 def visible_launch(status: LaunchStatus, caller: Caller) -> LaunchStatus:
@@ -245,7 +245,7 @@ def launch(
         # By the same key another service may have been asked at the same moment.
         if row.home == service.home:
             start_supervisor(row, service.state, service.settings)
-    return stored_status(row)
+    return _stored_status(row)
 
 
 def plan(service: Service, wanted: LaunchRequest, caller: Caller) -> LaunchSpec:
@@ -508,7 +508,7 @@ class Books:
         """Whether one of them is over that was not known to be."""
         ended = [row for row in rows if row.state in OVER and row.launch_id not in self.ended]
         for row in ended:
-            status = stored_status(row)
+            status = _stored_status(row)
             # There may be thousands.
             self.ended[row.launch_id] = replace(status, jobs=(), forecast=None, warnings=())
             if len(self.newest) < MOST_ENDED or row.launch_id > min(self.newest):

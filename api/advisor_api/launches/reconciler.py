@@ -72,8 +72,8 @@ from advisor_data.state import AuditEntry, LaunchRow
 
 _QUANTITIES = ("rate", "power", "work_per_joule")
 
-MOST_JOBS = 500
-"""Names of jobs whose energy is told apart; that of further ones counts as `other`."""
+# Names of jobs whose energy is told apart; that of further ones counts as `other`.
+_MOST_JOBS = 500
 
 
 class LaunchMetrics(Collector):
@@ -119,7 +119,7 @@ class LaunchMetrics(Collector):
             self._counted_j.pop(status.launch_id, None)
 
     def _label(self, job: str) -> str:
-        return job if job in self._of_jobs_j or len(self._of_jobs_j) < MOST_JOBS else "other"
+        return job if job in self._of_jobs_j or len(self._of_jobs_j) < _MOST_JOBS else "other"
 
     def score(self, observation: Observation, spec: LaunchSpec) -> None:
         """Hold what a pair did against what was expected of it; called once for each pair."""
@@ -463,9 +463,9 @@ class Housekeeping:
 
 LOOK_S = 1.0
 
-HALF_S = 3.0
-"""Longest time from a request until its folder is made and its supervisor started, however far the
-clock was set back, s."""
+# Longest time from a request until its folder is made and its supervisor started, however far the
+# clock was set back, s.
+_HALF_S = 3.0
 
 TRIES = 5
 """Supervisors that are started for a launch before it is given up; each gets longer to begin."""
@@ -591,7 +591,7 @@ class Reconciler:
         """A folder that no supervisor has claimed: start one, unless one may just be beginning."""
         tries, since_s = self._started.get(folder.launch_id, (0, 0.0))
         may_be_starting = (
-            time.monotonic() - since_s < HALF_S * (tries + 1)
+            time.monotonic() - since_s < _HALF_S * (tries + 1)
             if tries
             else self._is_young(folder.launch_id, _made_at(folder))
         )
@@ -611,7 +611,7 @@ class Reconciler:
         now_s = time.monotonic()
         age_s = now_s - self._first_look_s.setdefault(launch_id, now_s)
         # One from the future is of before the clock was set back.
-        return 0 <= time.time() - made_s < HALF_S and age_s < HALF_S
+        return 0 <= time.time() - made_s < _HALF_S and age_s < _HALF_S
 
     def _settle(self, launch_id: str) -> None:
         self._settled.add(launch_id)

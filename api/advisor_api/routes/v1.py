@@ -193,11 +193,11 @@ def _span_of(usual: int) -> Callable[..., Awaitable[Span]]:
     return span
 
 
-SpanOfPoints: TypeAlias = Annotated[Span, Depends(_span_of(1000))]
-"""The parameter of a route that lists points."""
+# The parameter of a route that lists points.
+_SpanOfPoints: TypeAlias = Annotated[Span, Depends(_span_of(1000))]
 
-SpanOfObservations: TypeAlias = Annotated[Span, Depends(_span_of(100))]
-"""The parameter of a route that lists observations."""
+# The parameter of a route that lists observations.
+_SpanOfObservations: TypeAlias = Annotated[Span, Depends(_span_of(100))]
 
 # Records of one request, about what the longest body holds.
 _MOST_POINTS = 1000
@@ -713,7 +713,7 @@ async def list_jobs(
 
 @profiles.get("/profiles/{job}", response_model=ProfilePoints)
 async def list_profile_points(
-    job: JobInPath, _: Reader, service: ServiceOf, span: SpanOfPoints
+    job: JobInPath, _: Reader, service: ServiceOf, span: _SpanOfPoints
 ) -> Response:
     """The points of a job alone that recommendations are made from."""
     return await long_answer(lambda: _profile_page(service, job, span))
@@ -795,7 +795,7 @@ async def show_job_components(
 
 @profiles.get("/pairs/{a}/{b}/points", response_model=PairPoints)
 async def list_pair_points(
-    a: JobInPath, b: JobInPath, _: Reader, service: ServiceOf, span: SpanOfPoints
+    a: JobInPath, b: JobInPath, _: Reader, service: ServiceOf, span: _SpanOfPoints
 ) -> Response:
     """What was measured of two jobs together: here, and what came with advisor."""
     return await long_answer(lambda: _page_together(service, (a, b), span))
@@ -803,7 +803,7 @@ async def list_pair_points(
 
 @profiles.get("/sets/{jobs}/points", response_model=PairPoints)
 async def list_set_points(
-    jobs: JobsInPath, _: Reader, service: ServiceOf, span: SpanOfPoints
+    jobs: JobsInPath, _: Reader, service: ServiceOf, span: _SpanOfPoints
 ) -> Response:
     """What was measured of two to seven jobs together: here, and what came with advisor."""
     return await long_answer(lambda: _page_together(service, jobs.split("+"), span))
@@ -825,7 +825,7 @@ def add_observations(
 async def list_observations(
     _: Reader,
     service: ServiceOf,
-    span: SpanOfObservations,
+    span: _SpanOfObservations,
     job: Annotated[str | None, Query(pattern=NAME, description="only pairs with it")] = None,
 ) -> Response:
     """What launched pairs did, the newest first."""
@@ -838,7 +838,7 @@ _Page = TypeVar("_Page", SensorRecords, KernelReports)
 
 
 @power.get("/power/sensors", response_model=SensorRecords)
-async def list_power_sensors(_: Reader, service: ServiceOf, span: SpanOfObservations) -> Response:
+async def list_power_sensors(_: Reader, service: ServiceOf, span: _SpanOfObservations) -> Response:
     """Records of power sensors, the newest first: of this host, and those that are bundled."""
     return await long_answer(
         lambda: _page(SensorRecords, "sensors", all_sensors(service.settings.home), span)
@@ -847,7 +847,7 @@ async def list_power_sensors(_: Reader, service: ServiceOf, span: SpanOfObservat
 
 @power.get("/power/kernels", response_model=KernelReports)
 async def list_measured_kernels(
-    _: Reader, service: ServiceOf, span: SpanOfObservations
+    _: Reader, service: ServiceOf, span: _SpanOfObservations
 ) -> Response:
     """Measured kernels, the newest first: of this host, and those that are bundled."""
     return await long_answer(

@@ -149,7 +149,7 @@ class _ProfileRequest:
             raise InputError(
                 f"{self.repeats} windows per share measure nothing", fix="give --repeats 1"
             )
-        shares, units = numbers("shares", self.shares, float), numbers("units", self.units, int)
+        shares, units = _numbers("shares", self.shares, float), _numbers("units", self.units, int)
         if shares and 0 < min(shares) < 1:
             percent = ",".join(f"{100 * share:g}" for share in shares if share <= 1)
             hint = f"did you mean {percent}? " if max(shares) <= 1 else ""
@@ -295,7 +295,7 @@ def _named_job(what: Sequence[str], settings: Settings, *, replayed: bool) -> Jo
     return recorded[what[0]]
 
 
-def numbers(option: str, text: str, number: Callable[[str], _Number]) -> tuple[_Number, ...]:
+def _numbers(option: str, text: str, number: Callable[[str], _Number]) -> tuple[_Number, ...]:
     """What an option lists, divided by commas.
 
     Raises:
@@ -737,7 +737,7 @@ def check(
             why="wrong results were found under NVIDIA MPS only",
             fix="choose an NVIDIA GPU with --gpu",
         )
-    wanted = counts_to_check(numbers("counts", counts, int), card)
+    wanted = counts_to_check(_numbers("counts", counts, int), card)
     if job is not None:
         _check_job(job, gpu, wanted, card, settings, as_json)
         return

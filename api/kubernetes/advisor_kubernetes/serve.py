@@ -190,8 +190,8 @@ class Events:
         self._waits = {uid: said_s for uid, said_s in self._waits.items() if uid in uids}
 
 
-HELD_S = 15
-"""A holder that has not renewed for so long has lost it."""
+# A holder that has not renewed for so long has lost it.
+_HELD_S = 15
 
 RENEW_S = 5.0
 
@@ -246,10 +246,10 @@ class Lease:
         if stamp != self._stamp[0]:
             self._stamp = stamp, now
         holder = spec.get("holderIdentity")
-        if holder in (None, "", self._identity) or now - self._stamp[1] >= HELD_S:
+        if holder in (None, "", self._identity) or now - self._stamp[1] >= _HELD_S:
             self._write(lease, self._identity)
             # From before the request: others count from after it.
-            self._held_until = now + HELD_S
+            self._held_until = now + _HELD_S
 
     def _get(self) -> Object:
         try:
@@ -261,7 +261,7 @@ class Lease:
 
     def _write(self, lease: Object, holder: str) -> None:
         moment = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-        spec = {"holderIdentity": holder, "leaseDurationSeconds": HELD_S, "renewTime": moment}
+        spec = {"holderIdentity": holder, "leaseDurationSeconds": _HELD_S, "renewTime": moment}
         body = {**lease, "metadata": {**part(lease, "metadata"), "name": _NAME}, "spec": spec}
         if word(part(lease, "metadata"), "resourceVersion"):
             self._cluster.put(f"{self._list}/{_NAME}", body)

@@ -811,7 +811,7 @@ def test_a_lease_is_lost_and_taken_by_our_own_clock(
     api.create(LEASE.rpartition("/")[0], {"metadata": {"name": "advisor-chooser"}, "spec": spec})
     ours = Lease(cluster_at(api.url), "advisor", "we")
     assert not ours.take()
-    monkeypatch.setattr(serve, "HELD_S", 0.5)
+    monkeypatch.setattr(serve, "_HELD_S", 0.5)
     eventually(ours.take)
     assert api.get(LEASE)["spec"]["holderIdentity"] == "we"
     answers, api.refuse = api.refuse, away
