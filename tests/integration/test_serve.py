@@ -31,7 +31,7 @@ from waiting import PATIENCE_S
 from advisor.client import ApiError, Client
 from advisor.runtime.processes import cpu_s, descendants, is_stopped, wait_until
 from advisor.settings import read_settings
-from advisor_api.routes.pages import CONTRACT, PAGES
+from advisor_api.app import CONTRACT, PAGES
 from advisor_api.server import Systemd
 
 HOST = b"Host: localhost\r\n"
