@@ -152,7 +152,12 @@ def owner_of(
         carriers: Workloads whose pods are of exporters or workers.
         families: Labels that may name the job, the first that does counts.
     """
-    of_exporter = _is_of_exporter(labels)
+    # Whether the pod of a row is the target that was scraped.
+    pod, part = labels.get(_TARGET.job, ""), labels.get(_TARGET.part, "")
+    # A monitor of services names its targets after the service, one of pods "namespace/name".
+    scraped = {labels.get(name, "").rpartition("/")[2] for name in ("job", "service")} - {""}
+    named = _EXPORTER in pod or _EXPORTER in part or part == "exporter"
+    of_exporter = named or workload_name(pod) in scraped
     carried = {*carriers, workload_name(labels.get(_TARGET.job, ""))} if of_exporter else carriers
     for family in families:
         name = labels.get(family.job)
@@ -167,15 +172,6 @@ def owner_of(
             labels.get(family.part, ""),
         ), family.job
     return None
-
-
-def _is_of_exporter(labels: Mapping[str, str]) -> bool:
-    """Whether the pod of a row is the target that was scraped."""
-    pod, part = labels.get(_TARGET.job, ""), labels.get(_TARGET.part, "")
-    # A monitor of services names its targets after the service, one of pods "namespace/name".
-    scraped = {labels.get(name, "").rpartition("/")[2] for name in ("job", "service")} - {""}
-    named = _EXPORTER in pod or _EXPORTER in part or part == "exporter"
-    return named or workload_name(pod) in scraped
 
 
 POWER, LIMIT, ENERGY = "power_w", "power_limit_w", "energy_j"

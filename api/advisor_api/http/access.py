@@ -331,7 +331,15 @@ class Bodies:
         chunks = Request({"type": "http"}, receive).stream()
         try:
             self._check_size(length_of(headers), most)
-            _check_type(headers)
+            kind, _, parameter = headers.get(b"content-type", b"").lower().partition(b";")
+            charset = parameter.strip().removeprefix(b"charset=").strip(b'"')
+            if kind.strip() != b"application/json" or charset not in (b"", b"utf-8"):
+                given = shown(headers.get(b"content-type", b"").decode("latin-1"))
+                raise HTTPException(
+                    415,
+                    f"Content-Type is {given}, and a body must be JSON. Send application/json.",
+                    headers=_CLOSE,
+                )
             async with asyncio.timeout(None if is_here else self._body_s):
                 body = await self._gather(chunks, most)
         except TimeoutError as error:
@@ -389,18 +397,6 @@ async def _drain(chunks: AsyncIterable[bytes]) -> None:
             async for chunk in chunks:
                 if (size := size + len(chunk)) >= _DRAINED_BYTES:
                     return
-
-
-def _check_type(headers: Mapping[bytes, bytes]) -> None:
-    kind, _, parameter = headers.get(b"content-type", b"").lower().partition(b";")
-    charset = parameter.strip().removeprefix(b"charset=").strip(b'"')
-    if kind.strip() != b"application/json" or charset not in (b"", b"utf-8"):
-        given = shown(headers.get(b"content-type", b"").decode("latin-1"))
-        raise HTTPException(
-            415,
-            f"Content-Type is {given}, and a body must be JSON. Send application/json.",
-            headers=_CLOSE,
-        )
 
 
 # So a revoked token is refused after a second at the latest.
