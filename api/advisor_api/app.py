@@ -25,7 +25,7 @@ from advisor_api.openapi import describe
 from advisor_api.routes import v1
 from advisor_api.service import Metrics, Service, open_service
 
-router = APIRouter(include_in_schema=False)
+_pages = APIRouter(include_in_schema=False)
 
 FOLDER = Path(__file__).with_name("pages")
 
@@ -103,25 +103,9 @@ def _contract(request: Request) -> Response:
 
 
 for _path in CONTRACT:
-    router.add_api_route(_path, _contract, methods=["GET"])
+    _pages.add_api_route(_path, _contract, methods=["GET"])
 for _path in (*PAGES, "/pages/{name}"):
-    router.add_api_route(_path, _answer, methods=["GET"])
-
-
-# In the order of the pages of the API.
-_ROUTERS = (
-    v1.recommendations,
-    v1.placements,
-    v1.profiles,
-    v1.models,
-    v1.observations,
-    v1.power,
-    v1.launches,
-    v1.overview,
-    v1.audit,
-    v1.health,
-    router,
-)
+    _pages.add_api_route(_path, _answer, methods=["GET"])
 
 
 def create_app(settings: Settings, options: ServeOptions) -> FastAPI:
@@ -153,7 +137,23 @@ def create_app(settings: Settings, options: ServeOptions) -> FastAPI:
     if options.replayed:
         app.add_middleware(Marked)
     answer_errors(app)
-    add_routes(app, _ROUTERS)
+    # In the order of the pages of the API.
+    add_routes(
+        app,
+        (
+            v1.recommendations,
+            v1.placements,
+            v1.profiles,
+            v1.models,
+            v1.observations,
+            v1.power,
+            v1.launches,
+            v1.overview,
+            v1.audit,
+            v1.health,
+            _pages,
+        ),
+    )
     describe(app)
     return app
 

@@ -21,7 +21,7 @@ kubernetes = typer.Typer(
 
 
 @kubernetes.command("agent")
-def kubernetes_agent(
+def _kubernetes_agent(
     node: Annotated[str, typer.Option(help="Name of this node in Kubernetes")],
     service: ServiceAddress = "http://127.0.0.1:8765",
     service_ca: ServiceCa = None,
@@ -53,8 +53,8 @@ def kubernetes_agent(
         )
 
 
-@kubernetes.command()
-def serve(
+@kubernetes.command("serve")
+def _serve(
     tls_certificate: Annotated[
         Path, typer.Option(help="PEM file with the certificate and its signers")
     ],
@@ -138,7 +138,7 @@ slurm = typer.Typer(
 
 
 @slurm.command("agent")
-def slurm_agent(
+def _slurm_agent(
     folder: Annotated[
         Path, typer.Option(help="Folder in which Prolog and Epilog record jobs")
     ] = Path("/run/advisor-mps"),
@@ -160,8 +160,8 @@ def slurm_agent(
         run_slurm_agent(folder, settings, client, stop)
 
 
-@slurm.command()
-def match(
+@slurm.command("match")
+def _match(
     settings_file: Annotated[
         Path, typer.Option("--settings", help="advisor.conf of the site")
     ] = Path("/etc/slurm/advisor/advisor.conf"),
