@@ -54,7 +54,8 @@ def import_(files: list[Path], as_json: AsJson = False) -> None:
     jobs = dict.fromkeys(point.job for point in points if isinstance(point, SoloPoint))
     with open_store(settings.database_url, settings.home) as store:
         check_import(points, [row for job in jobs for row in store.profile_rows(job, job)])
-        counts = {kind: _take_in(store, points, record) for kind, record in _RECORDS.items()}
+        of_kinds = {k: [p for p in points if isinstance(p, of)] for k, of in _RECORDS.items()}
+        counts = {k: {"read": len(of), "new": store.add(of)} for k, of in of_kinds.items()}
         stored = [point for job in jobs for point in store.solo_points(job=job)]
     read, new = (sum(count[key] for count in counts.values()) for key in ("read", "new"))
     # Points that were there say nothing new.
@@ -176,11 +177,6 @@ def _of_what(points: Sequence[Record]) -> str:
     some = listed(sorted(names)) if len(names) <= _NAMED else f"{len(names)} jobs or pairs"
     models = listed(sorted({point.gpu_model for point in points}))
     return f"{count_of(len(points), 'point')} of {some} on {models}"
-
-
-def _take_in(store: Store, points: Sequence[Record], record: type[Record]) -> dict[str, int]:
-    mine = [point for point in points if isinstance(point, record)]
-    return {"read": len(mine), "new": store.add(mine)}
 
 
 def _wanted(store: Store, kind: RecordKind, job: str | None, run: str | None) -> Sequence[Record]:
