@@ -38,7 +38,7 @@ from typing import IO, Literal, TypeAlias, get_args
 import numpy as np
 from pydantic import TypeAdapter
 
-from advisor.core.gpu import MOST_JOBS, WHOLE, Gpu
+from advisor.core.gpu import MOST_JOBS as MOST_ON_CARD, WHOLE, Gpu
 from advisor.core.job import Job, ProgressSettings
 from advisor.core.objectives import NO_PRICES, NORMAL_90, Aim, Interval, Prices
 from advisor.core.records import FILLS_PERCENT, SoloPoint
@@ -426,9 +426,9 @@ class HostSet:
     command: str
 
 
-# Jobs that are listed, those with the most hours first; sets, those worth most first; pairs to
-# begin with; sets to change first.
-_LISTED_JOBS, _LISTED_SETS, _PAIRS, _CHANGES = 500, 100, 3, 3
+MOST_JOBS, MOST_SETS, MOST_PAIRS, MOST_CHANGES = 500, 100, 3, 3
+"""Jobs that are listed, those with the most hours first; sets, those worth most first; pairs to
+begin with; sets to change first."""
 
 HOUR_S, MONTH_H = 3600.0, 730.0
 
@@ -547,7 +547,7 @@ class _AuditTotals:
         # Hours that were not read stay as they are, or share a GPU with up to six others.
         drawn = np.random.default_rng(0).random((2, 1 + _DRAWS))
         drawn[0, 0] = 0.0
-        joined = drawn[0] * (1 - 1 / MOST_JOBS)
+        joined = drawn[0] * (1 - 1 / MOST_ON_CARD)
         freed_h = saved.freed_h + joined * unread_h
         gpu_hours = now.gpu_hours - freed_h
         left = gpu_hours / np.maximum(now.gpu_hours - saved.freed_h, 1e-9)
@@ -590,13 +590,13 @@ class _AuditTotals:
             freed = len(jobs) - 1 - packed.lag_cards
             gains[jobs] += hours * (per_card * freed + per_kw * packed.saved_w / 1000)
             of_jobs[jobs].append(team)
-        order = sorted(gains, key=lambda jobs: (-gains[jobs], jobs))[:_LISTED_SETS]
+        order = sorted(gains, key=lambda jobs: (-gains[jobs], jobs))[:MOST_SETS]
         keys = {team.key for jobs in order for team in of_jobs[jobs]}
         does = [_outcomes(keys, packers, world) for world, packers in enumerate(worlds)]
         sets = [self._sharing_set(of_jobs[jobs], does) for jobs in order]
         changes, taken = list[SharingSet](), set[Workload]()
         for packed, jobs in zip(sets, order, strict=True):
-            if taken.isdisjoint(jobs) and len(changes) < _CHANGES:
+            if taken.isdisjoint(jobs) and len(changes) < MOST_CHANGES:
                 changes.append(packed)
                 taken.update(jobs)
         return sets, changes
@@ -643,7 +643,7 @@ class _AuditTotals:
         )
         return tuple(
             self._audited(job, use, tails.get(job), job in several)
-            for job, use in order[:_LISTED_JOBS]
+            for job, use in order[:MOST_JOBS]
         )
 
     def _audited(
@@ -699,7 +699,7 @@ class _AuditTotals:
         best = sorted((team for team in together if saved[team.key].low > 0), key=longest_h)
         return tuple(
             _host_set(team.jobs, self._set(team.key), saved[team.key], pairing_labels(team.jobs))
-            for team in best[: -_PAIRS - 1 : -1]
+            for team in best[: -MOST_PAIRS - 1 : -1]
         )
 
 

@@ -316,8 +316,7 @@ def _lines(result: Audit, out: Path) -> Iterator[tuple[str, str]]:
         yield "Unsure", f"no set was ever measured on {listed(strangers)}"
     for change in result.first_pairs[:1]:
         yield "Next", change.command
-        saved = change.saved_w
-        yield "", f"{saved.value:,.0f} ({saved.low:,.0f} to {saved.high:,.0f}) W less"
+        yield "", f"{_range(change.saved_w)} W less"
     yield "Page", f"{out}, and {out.with_suffix('.json')}"
 
 
@@ -326,3 +325,7 @@ def _row(name: str, today: float, shared: Interval, note: str) -> tuple[str, str
     ends = f"{shared.low:,.0f} to {shared.high:,.0f}"
     less = f"{100 * (shared.value / today - 1):+.0f} %" if today else ""
     return name, f"{today:9,.0f}{shared.value:9,.0f}{ends:>18}{less:>8}  {note}"
+
+
+def _range(of: Interval) -> str:
+    return f"{of.value:,.0f} ({of.low:,.0f} to {of.high:,.0f})"

@@ -163,7 +163,7 @@ def show_live(progress: Iterator[LaunchStatus]) -> LaunchStatus:
 def _show_json(progress: Iterator[LaunchStatus], folder: LaunchFolder) -> LaunchStatus:
     """One object a line as in status.json; the last one has the observations, too."""
     status = _last(progress, lambda status: None if status.over else say(as_json_text(status)))
-    say(as_json_text(_final_json(folder, status)))
+    say(as_json_text(final_json(folder, status)))
     return status
 
 
@@ -176,7 +176,7 @@ def _last(progress: Iterator[LaunchStatus], show: Callable[[LaunchStatus], objec
     return status
 
 
-def _final_json(folder: LaunchFolder, status: LaunchStatus) -> dict[str, Any]:
+def final_json(folder: LaunchFolder, status: LaunchStatus) -> dict[str, Any]:
     """A status with what its pairs did; docs/launch.md explains the keys."""
     return {**to_plain(status), "observations": [*map(to_row, observations(folder))]}
 
@@ -728,7 +728,7 @@ def show(launch_id: LaunchId, as_json: AsJson = False) -> None:
     folder = find_folder(_root(), launch_id)
     status = folder.read_status()
     if as_json:
-        say(as_json_text(_final_json(folder, status)))
+        say(as_json_text(final_json(folder, status)))
         return
     console = plain_console(highlight=False, width=None if sys.stdout.isatty() else PIPE_WIDTH)
     console.print(table(status, console.width))
@@ -746,7 +746,7 @@ def stop(launch_id: LaunchId, as_json: AsJson = False) -> None:
     folder.ask_stop()
     close_unclaimed(folder)
     status = await_end(folder)
-    say(as_json_text(_final_json(folder, status)) if as_json else line(status))
+    say(as_json_text(final_json(folder, status)) if as_json else line(status))
     raise typer.Exit(exit_code(status))
 
 
@@ -1031,7 +1031,7 @@ def _launch(spec: LaunchSpec, settings: Settings, *, detach: bool, as_json: bool
     if detach:
         # Once the limits are proven and all run, or it has failed.
         status = next(status for status in progress if status.over or status.state == "running")
-        say(as_json_text(_final_json(folder, status)) if as_json else folder.launch_id)
+        say(as_json_text(final_json(folder, status)) if as_json else folder.launch_id)
         if status.state == "failed":
             say(line(status), err=True)
         return exit_code(status)
