@@ -263,7 +263,23 @@ class SetAdvisor:
             (advisor_of_set.outlook for advisor_of_set in sets), request
         )
         several = itertools.starmap(_so_many, zip(sets, decisions, strict=False))
-        copies = (_alone(self.outlook.profiles[0]), *several)
+        job = self.outlook.profiles[0]
+        # One was measured, so the bounds are the values.
+        copies = (
+            Copies(
+                number=1,
+                verdict=None,
+                split=None,
+                rate=Interval.sure(job.whole_gpu_rate),
+                speed=Interval.sure(1.0),
+                power_w=Interval.sure(job.whole_gpu_power_w),
+                joules=Interval.sure(job.whole_gpu_power_w / job.whole_gpu_rate),
+                energy_saved=Interval.sure(0.0),
+                energy_saved_idle=Interval.sure(0.0),
+                latency_p99_ms=Interval.sure(p99_ms) if (p99_ms := job.whole_gpu_p99_ms) else None,
+            ),
+            *several,
+        )
         of_best = sets[max(best_number.best, ADVISED_JOBS) - ADVISED_JOBS]
         return replace(of_best.answer(request), replicas=replace(best_number, copies=copies))
 
@@ -535,24 +551,6 @@ def _so_many(of: SetAdvisor, d: Decision) -> Copies:
         energy_saved_idle=option.energy_saved_idle,
         latency_p99_ms=max(p99s, key=lambda p99: p99.value, default=None),
         measured=of.inputs.conditions.measured_of(d.profiles, shown.prediction.split),
-    )
-
-
-def _alone(profile: Profile) -> Copies:
-    """One: measured, so the bounds are the values."""
-    p99_ms = profile.whole_gpu_p99_ms
-    rate, power_w = profile.whole_gpu_rate, profile.whole_gpu_power_w
-    return Copies(
-        number=1,
-        verdict=None,
-        split=None,
-        rate=Interval.sure(rate),
-        speed=Interval.sure(1.0),
-        power_w=Interval.sure(power_w),
-        joules=Interval.sure(power_w / rate),
-        energy_saved=Interval.sure(0.0),
-        energy_saved_idle=Interval.sure(0.0),
-        latency_p99_ms=Interval.sure(p99_ms) if p99_ms else None,
     )
 
 

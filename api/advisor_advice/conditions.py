@@ -67,7 +67,6 @@ from advisor.predict.profiles import (
     hold_several,
     make_profiles,
     serving_of,
-    with_active_idle,
 )
 from advisor.predict.sets import OptionPredictor, has_short_blocks
 from advisor.settings import Settings
@@ -125,35 +124,28 @@ class ProfileSet:
     def with_idle_power_filled(
         self, fill: Mapping[str, float]
     ) -> tuple["ProfileSet", tuple[str, ...]]:
-        """That of the empty card alone: predictors have their own number for open jobs."""
-        return self.with_idle_power({name: w for name, w in fill.items() if name == IDLE})
+        """The profiles with the idle power of the empty card, and what to say of those without it.
 
-    def with_idle_power(self, fill: Mapping[str, float]) -> tuple["ProfileSet", tuple[str, ...]]:
-        """The profiles with both idle powers each, and what to say of those without the first.
-
-        `fill` is what the manifest of the model takes for columns that are missing.
+        Predictors have their own number for open jobs. `fill` is what the manifest of the model
+        takes for columns that are missing.
 
         Returns:
             Where it was missing, the median of the other profiles, else the model's; unchanged
             if neither is known.
         """
-        profiles = self.profiles
-        lacking = tuple(dict.fromkeys(p.job for p in profiles if math.isnan(p.idle_power_w)))
-        idles_w = [p.idle_power_w for p in profiles if not math.isnan(p.idle_power_w)]
+        lacking = tuple(dict.fromkeys(p.job for p in self.profiles if math.isnan(p.idle_power_w)))
+        idles_w = [p.idle_power_w for p in self.profiles if not math.isnan(p.idle_power_w)]
         assumed_w = statistics.median(idles_w) if idles_w else fill.get(IDLE)
-        if lacking and assumed_w is not None:
-            profiles = tuple(
-                replace(p, idle_power_w=assumed_w) if p.job in lacking else p for p in profiles
-            )
-        profiles = tuple(with_active_idle(profile, fill) for profile in profiles)
-        given = replace(self, profiles=profiles)
         if not lacking or assumed_w is None:
-            return given, ()
+            return self, ()
+        filled = (
+            replace(p, idle_power_w=assumed_w) if p.job in lacking else p for p in self.profiles
+        )
         source = "as in the other profiles" if idles_w else "as in the profiles of the model"
         said = (
             f"{IDLE} is missing in the profile of {', '.join(lacking)}: {assumed_w:.0f} W, {source}"
         )
-        return given, (said,)
+        return replace(self, profiles=tuple(filled)), (said,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -655,10 +647,8 @@ def _software_of(observation: Observation) -> tuple[str, ...]:
     return (*((f"driver {observation.driver}",) if observation.driver else ()), *sorted(libraries))
 
 
-MOST_JOBS = 50
-"""Stored jobs whose runs alone may tell of a card, and MOST_POINTS of each."""
-
-MOST_POINTS = 100
+# Stored jobs whose runs alone may tell of a card, and points of each.
+_MOST_JOBS, _MOST_POINTS = 50, 100
 
 # Of a rate in a launch, and of kernels per unit of work that a launch may tell, relative.
 _RATE_ERROR, _MOST_ERROR = 0.03, 0.2
@@ -972,18 +962,15 @@ def stored_factor(
     """
     if gpu_uuid is None:
         return None
-    points = [*bundled_reference_points(), *(_stored(gpu_model, store) if store else ())]
+    points, span = [*bundled_reference_points()], Span(limit=_MOST_POINTS, gpu_model=gpu_model)
+    if store:
+        for name in store.profile_names(limit=_MOST_JOBS):
+            points += undisputed(store.page(SoloPoint, [name], span).records)
     references: dict[str, dict[str, float]] = {}
     if any(point.gpu_uuid == gpu_uuid for point in points):
         profiles = profiles_of({point.job for point in points}, store)
         references = reference_logs(points, profiles, gpu_model)
     return card_factor(gpu_uuid, references, card_logs(expected, gpu_uuid))
-
-
-def _stored(gpu_model: str, store: Store) -> Iterator[SoloPoint]:
-    span = Span(limit=MOST_POINTS, gpu_model=gpu_model)
-    for name in store.profile_names(limit=MOST_JOBS):
-        yield from undisputed(store.page(SoloPoint, [name], span).records)
 
 
 class DriftPredictor:

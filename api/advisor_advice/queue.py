@@ -95,7 +95,14 @@ class QueueCard:
         )
         try:
             if len(jobs) == 1:
-                return _alone(profiles[0], split.shares[0])
+                at = profiles[0].at(split.shares[:1])
+                # A server has no more than its demand to do.
+                speed = min(1.0, float(at["rate"][0]) / profiles[0].whole_gpu_rate)
+                return Prediction(
+                    split=Split(split.shares[:1]),
+                    parts=(predicted_part(profiles[0], Interval.sure(speed)),),
+                    power_w=Interval.sure(float(at["power_w"][0])),
+                )
             return predictor.predict(profiles, [split])[0]
         except InputError:
             return None
@@ -151,18 +158,6 @@ class QueueCard:
         filled, _ = profile_set.with_idle_power_filled(inputs.model.manifest.fill)
         inputs = replace(inputs, profile_set=filled)
         return cls(wanted=wanted, lacking=lacking, inputs=inputs, request=request)
-
-
-def _alone(profile: Profile, share_percent: float) -> Prediction:
-    """A job that has the GPU for itself; a server has no more than its demand to do."""
-    at = profile.at([share_percent])
-    speed = min(1.0, float(at["rate"][0]) / profile.whole_gpu_rate)
-    power_w = float(at["power_w"][0])
-    return Prediction(
-        split=Split((share_percent,)),
-        parts=(predicted_part(profile, Interval(speed, speed, speed)),),
-        power_w=Interval(power_w, power_w, power_w),
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from itertools import chain, combinations
 from advisor.core.records import PairPoint, SoloPoint, grouped
 from advisor_advice.conditions import ProfilesOfJob, profiles_by_name
 from advisor_data import lists
-from advisor_data.bundled import bundled_pair_points, bundled_points_together, bundled_solo_points
+from advisor_data.bundled import bundled_points_together, bundled_solo_points
 
 
 @functools.cache
@@ -30,14 +30,8 @@ def profile_rows() -> tuple[lists.ProfileRow, ...]:
 
 
 @functools.cache
-def pair_points() -> Mapping[tuple[str, ...], list[PairPoint]]:
-    """By the names of their jobs, in their order."""
-    return grouped(bundled_pair_points(), lambda point: point.jobs)
-
-
-@functools.cache
 def points_together() -> Mapping[tuple[str, ...], list[PairPoint]]:
-    """The same of pairs and sets."""
+    """Of pairs and sets, by the names of their jobs, in their order."""
     return grouped(bundled_points_together(), lambda point: point.jobs)
 
 

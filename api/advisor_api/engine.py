@@ -144,8 +144,8 @@ def _is_job(path: Path, *_written: int) -> bool:
         return False
 
 
-MOST_JOBS = 16_384
-"""Profiles kept; one takes a few KiB."""
+# Profiles kept; one takes a few KiB.
+_MOST_JOBS = 16_384
 
 # Sets of which all that is known is kept; one takes about 65 KiB, with steps of two SMs 115.
 _MOST_CACHED = 1024
@@ -200,7 +200,7 @@ class _Present:
     ) -> None:
         self._home, self._store, self._registry = home, store, registry
         self._change_count = change_count
-        self._kept = _Kept(-1, -1, (-1, -1, -1), (), frozenset(), LRUCache(MOST_JOBS), None)
+        self._kept = _Kept(-1, -1, (-1, -1, -1), (), frozenset(), LRUCache(_MOST_JOBS), None)
         self.experience, self._observed = NOTHING, 0
         self._fresh_until = self._looked_at = self._changed_at = float("-inf")
         self._look: asyncio.Task[None] | None = None
@@ -249,7 +249,8 @@ class _Present:
         old_state = old.observed, old.change, old.promotions, old.checks, old.together
         if (observed, change, promotions, checks, together) == old_state:
             return
-        profiles = old.profiles if change == old.change else LRUCache[str, ProfilesOfJob](MOST_JOBS)
+        is_same = change == old.change
+        profiles = old.profiles if is_same else LRUCache[str, ProfilesOfJob](_MOST_JOBS)
         predictor = old.predictor if promotions == old.promotions else None
         if promotions != old.promotions:
             of_few.cache_clear()
@@ -259,129 +260,6 @@ class _Present:
         if observed == old.observed:  # of a card they also depend on stored points
             kept.conditions.update({k: v for k, v in old.conditions.items() if k[1] is None})
         self._kept = kept
-
-
-class _JobsReader:
-    """Reads each value once for each state; for one event loop."""
-
-    def __init__(
-        self, settings: Settings, store: Store, registry: Registry, jobs: _Jobs, present: _Present
-    ) -> None:
-        self._settings, self._store, self._registry = settings, store, registry
-        self._jobs, self._present = jobs, present
-        self._loading, self._opening = asyncio.Lock(), asyncio.Lock()
-
-    async def jobs(
-        self,
-        kept: _Kept,
-        names: Sequence[str],
-        gpu_model: str | None,
-        gpu_uuid: str | None,
-        power_limit_w: float | None = None,
-    ) -> AdvisorInputs:
-        """All that an answer about jobs is made of.
-
-        Raises:
-            InputError: a job without a profile, or not just one GPU model.
-            ModelError: there is no model, or it is damaged.
-            StoreError: the store cannot be read.
-        """
-        profile_set = await self.profiles(kept, names, gpu_model, power_limit_w)
-        return AdvisorInputs(
-            profile_set=profile_set,
-            model=await self.predictor(kept),
-            checked=await self.checked(kept, profile_set),
-            conditions=await self.conditions(kept, profile_set, gpu_uuid),
-        )
-
-    async def predictor(self, kept: _Kept) -> ModelPredictor:
-        """The model in use.
-
-        Raises:
-            ModelError: there is none, or it is damaged.
-        """
-        if kept.predictor is None:
-            async with self._opening:
-                if kept.predictor is None:
-                    kept.predictor = await asyncio.to_thread(self._registry.open_champion)
-        return kept.predictor
-
-    async def profiles(
-        self,
-        kept: _Kept,
-        names: Sequence[str],
-        gpu_model: str | None,
-        power_limit_w: float | None = None,
-    ) -> ProfileSet:
-        """One profile for each name, on a GPU model that all have in common.
-
-        Raises:
-            InputError: a job has no profile, or there is not just one such GPU model.
-            StoreError: the store cannot be read.
-        """
-        by_name = {name: kept.profiles.get(name) for name in names}
-        if lacking := [name for name, of_job in by_name.items() if of_job is None]:
-            by_name |= await self._loaded(kept, lacking)
-        whole = {name: of_job for name, of_job in by_name.items() if of_job and of_job.profiles}
-        for name in names:
-            if name not in whole:
-                near = await asyncio.to_thread(self._jobs.names, kept.change, near=name)
-                raise no_profile(name, near)
-        return on_single_gpu(names, whole, gpu_model, power_limit_w=power_limit_w)
-
-    async def _loaded(self, kept: _Kept, names: Iterable[str]) -> dict[str, ProfilesOfJob]:
-        """Profiles from the store, of which many requests may want the same ones at once."""
-        async with self._loading:
-            here = {name: kept.profiles.get(name) for name in names}
-            loaded = {name: of_job for name, of_job in here.items() if of_job is not None}
-            if lacking := [name for name in here if name not in loaded]:
-                loaded |= await asyncio.to_thread(self._load, lacking)
-            kept.profiles.update(loaded)
-        return loaded
-
-    def _load(self, names: Sequence[str]) -> dict[str, ProfilesOfJob]:
-        points = [point for name in names for point in self._store.solo_points(job=name)]
-        local = profiles_by_name(points, names)
-        bundled_too = bundled.profiles()
-        return or_estimated(
-            {n: k.before(bundled_too.get(n, ProfilesOfJob({}))) for n, k in local.items()}, points
-        )
-
-    async def checked(self, kept: _Kept, profile_set: ProfileSet) -> CheckedCounts | None:
-        """What the check of the profiles' GPU model found; None: there was none."""
-        model, total = profile_set.a.gpu_model, profile_set.a.units_total
-        if model not in kept.checked:
-            kept.checked[model] = await asyncio.to_thread(
-                checked_counts, self._settings.home, model, total
-            )
-        return kept.checked[model]
-
-    async def conditions(
-        self, kept: _Kept, profile_set: ProfileSet, gpu_uuid: str | None, *, any_of: bool = False
-    ) -> Conditions:
-        """What is known of the card, of drifting jobs, and of these jobs together.
-
-        Raises:
-            StoreError: the store cannot be read.
-        """
-        key = profile_set.a.gpu_model, gpu_uuid
-        if (conditions := kept.conditions.get(key)) is None:
-            store = self._store if gpu_uuid else None
-            conditions = await asyncio.to_thread(self._present.experience.on_card, *key, store)
-            kept.conditions[key] = conditions
-        return replace(conditions, windows=await self._windows(kept, profile_set, any_of))
-
-    async def _windows(self, kept: _Kept, profile_set: ProfileSet, any_of: bool) -> Windows:
-        sets = sets_of(sorted(profile.job for profile in profile_set.profiles))
-        if any_of or not kept.together.isdisjoint(sets):
-            return await asyncio.to_thread(self._measured, profile_set, self._store, any_of)
-        return self._measured(profile_set, None, any_of)
-
-    def _measured(self, profile_set: ProfileSet, store: Store | None, any_of: bool) -> Windows:
-        points = bundled.points_among((p.job for p in profile_set.profiles), any_of=any_of)
-        return measured_windows(
-            profile_set.profiles, checks_of(self._settings), store, points, any_of=any_of
-        )
 
 
 _Cell = tuple[SharingVerdict | None, Partner | None]
@@ -412,8 +290,8 @@ def _requests(
 
 # What tells where power goes is imported with the first question: most services are asked none.
 
-MOST_ROWS = 1000
-"""Names of jobs among which those of a GPU model are looked for."""
+# Names of jobs among which those of a GPU model are looked for.
+_MOST_ROWS = 1000
 
 PLACEMENTS_AT_ONCE = 2
 PLACEMENTS_WAITING = 8
@@ -434,12 +312,12 @@ class Engine(Collector):
         self._registry, self._settings, self._store = registry, settings, store
         self.jobs = _Jobs(settings.jobs_dir, store)
         self.present = _Present(settings.home, store, registry, change_count)
-        self._reader = _JobsReader(settings, store, registry, self.jobs, self.present)
         self._placing, self._placements = WorkerProcesses(settings, PLACEMENTS_AT_ONCE), 0
         # One piece at a time: the event loop has one thread to wait for.
         self._working = ThreadPoolExecutor(1, "working")
         self.hits = self.misses = 0
-        self._reading = asyncio.Lock()
+        # Each value is read once for each state, however many ask at once.
+        self._reading, self._loading, self._opening = (asyncio.Lock() for _ in range(3))
         self._made: dict[type[Any], Callable[[_Kept, Any], Awaitable[bytes]]] = {
             RecommendationRequest: self._recommended,
             GainsRequest: self._crossed,
@@ -490,7 +368,7 @@ class Engine(Collector):
             InputError: a job without a profile, or without a window that can be trusted.
         """
         kept = await self.present.kept()
-        profile_set = await self._reader.profiles(kept, [job], gpu_model)
+        profile_set = await self._profiles(kept, [job], gpu_model)
         return await worked(
             lambda: components_by_share(
                 profile_set.a, [*self._store.solo_points(job=job), *bundled.solo_points()]
@@ -516,14 +394,12 @@ class Engine(Collector):
         self._placements += 1
         try:
             kept = await self.present.kept()
-            profile_set = await self._reader.profiles(
+            profile_set = await self._profiles(
                 kept, question.types, question.gpu_model, question.power_limit_w
             )
             request = place_request(question, self._settings)
-            checked = await self._reader.checked(kept, profile_set)
-            conditions = await self._reader.conditions(
-                kept, profile_set, question.gpu_uuid, any_of=True
-            )
+            checked = await self._checked(kept, profile_set)
+            conditions = await self._conditions(kept, profile_set, question.gpu_uuid, any_of=True)
             return await self._placing.work(
                 placement_text, self._registry, question, request, profile_set, checked, conditions
             )
@@ -532,7 +408,7 @@ class Engine(Collector):
 
     async def manifest(self) -> Manifest:
         """What is known of the model in use."""
-        return (await self._reader.predictor(await self.present.kept())).manifest
+        return (await self._predictor(await self.present.kept())).manifest
 
     async def _recommended(self, kept: _Kept, wire_request: RecommendationRequest) -> bytes:
         request, set_advisor = (
@@ -558,7 +434,7 @@ class Engine(Collector):
             InputError: a job that is named has no profile there.
         """
         gpu_model = request.gpu_model or BUNDLED_MODEL
-        rows = await asyncio.to_thread(self.jobs.rows, "", MOST_ROWS)
+        rows = await asyncio.to_thread(self.jobs.rows, "", _MOST_ROWS)
         by_source = sorted(rows, key=lambda row: (row.source == "bundled", row.job))
         names = list(dict.fromkeys(request.jobs)) or [
             row.job for row in by_source if row.gpu_model == gpu_model
@@ -567,7 +443,7 @@ class Engine(Collector):
         for name in sorted(names[:MOST_CROSSED]):
             # A list may have jobs with too few points for a profile.
             with nullcontext() if request.jobs else suppress(InputError):
-                profile_sets.append(await self._reader.profiles(kept, [name], gpu_model))
+                profile_sets.append(await self._profiles(kept, [name], gpu_model))
         every = _requests(request, gpu_model, [profile_set.a for profile_set in profile_sets])
         cells = [await self._cell(kept, request) for request in every]
         partners = [partner for _, partner in cells]
@@ -609,7 +485,117 @@ class Engine(Collector):
         if (set_advisor := kept.sets.get(key)) is None:
             async with self._reading:  # of many that ask at once, one reads
                 if (set_advisor := kept.sets.get(key)) is None:
-                    set_advisor = kept.sets[key] = SetAdvisor.of(
-                        await self._reader.jobs(kept, *key)
-                    )
+                    set_advisor = kept.sets[key] = SetAdvisor.of(await self._inputs(kept, *key))
         return set_advisor
+
+    async def _inputs(
+        self,
+        kept: _Kept,
+        names: Sequence[str],
+        gpu_model: str | None,
+        gpu_uuid: str | None,
+        power_limit_w: float | None = None,
+    ) -> AdvisorInputs:
+        """All that an answer about jobs is made of.
+
+        Raises:
+            InputError: a job without a profile, or not just one GPU model.
+            ModelError: there is no model, or it is damaged.
+            StoreError: the store cannot be read.
+        """
+        profile_set = await self._profiles(kept, names, gpu_model, power_limit_w)
+        return AdvisorInputs(
+            profile_set=profile_set,
+            model=await self._predictor(kept),
+            checked=await self._checked(kept, profile_set),
+            conditions=await self._conditions(kept, profile_set, gpu_uuid),
+        )
+
+    async def _predictor(self, kept: _Kept) -> ModelPredictor:
+        """The model in use.
+
+        Raises:
+            ModelError: there is none, or it is damaged.
+        """
+        if kept.predictor is None:
+            async with self._opening:
+                if kept.predictor is None:
+                    kept.predictor = await asyncio.to_thread(self._registry.open_champion)
+        return kept.predictor
+
+    async def _profiles(
+        self,
+        kept: _Kept,
+        names: Sequence[str],
+        gpu_model: str | None,
+        power_limit_w: float | None = None,
+    ) -> ProfileSet:
+        """One profile for each name, on a GPU model that all have in common.
+
+        Raises:
+            InputError: a job has no profile, or there is not just one such GPU model.
+            StoreError: the store cannot be read.
+        """
+        by_name = {name: kept.profiles.get(name) for name in names}
+        if lacking := [name for name, of_job in by_name.items() if of_job is None]:
+            by_name |= await self._loaded(kept, lacking)
+        whole = {name: of_job for name, of_job in by_name.items() if of_job and of_job.profiles}
+        for name in names:
+            if name not in whole:
+                near = await asyncio.to_thread(self.jobs.names, kept.change, near=name)
+                raise no_profile(name, near)
+        return on_single_gpu(names, whole, gpu_model, power_limit_w=power_limit_w)
+
+    async def _loaded(self, kept: _Kept, names: Iterable[str]) -> dict[str, ProfilesOfJob]:
+        """Profiles from the store, of which many requests may want the same ones at once."""
+        async with self._loading:
+            here = {name: kept.profiles.get(name) for name in names}
+            loaded = {name: of_job for name, of_job in here.items() if of_job is not None}
+            if lacking := [name for name in here if name not in loaded]:
+                loaded |= await asyncio.to_thread(self._load, lacking)
+            kept.profiles.update(loaded)
+        return loaded
+
+    def _load(self, names: Sequence[str]) -> dict[str, ProfilesOfJob]:
+        points = [point for name in names for point in self._store.solo_points(job=name)]
+        local = profiles_by_name(points, names)
+        bundled_too = bundled.profiles()
+        return or_estimated(
+            {n: k.before(bundled_too.get(n, ProfilesOfJob({}))) for n, k in local.items()}, points
+        )
+
+    async def _checked(self, kept: _Kept, profile_set: ProfileSet) -> CheckedCounts | None:
+        """What the check of the profiles' GPU model found; None: there was none."""
+        model, total = profile_set.a.gpu_model, profile_set.a.units_total
+        if model not in kept.checked:
+            kept.checked[model] = await asyncio.to_thread(
+                checked_counts, self._settings.home, model, total
+            )
+        return kept.checked[model]
+
+    async def _conditions(
+        self, kept: _Kept, profile_set: ProfileSet, gpu_uuid: str | None, *, any_of: bool = False
+    ) -> Conditions:
+        """What is known of the card, of drifting jobs, and of these jobs together.
+
+        Raises:
+            StoreError: the store cannot be read.
+        """
+        key = profile_set.a.gpu_model, gpu_uuid
+        if (conditions := kept.conditions.get(key)) is None:
+            store = self._store if gpu_uuid else None
+            conditions = await asyncio.to_thread(self.present.experience.on_card, *key, store)
+            kept.conditions[key] = conditions
+        return replace(conditions, windows=await self._windows(kept, profile_set, any_of))
+
+    async def _windows(self, kept: _Kept, profile_set: ProfileSet, any_of: bool) -> Windows:
+        sets = sets_of(sorted(profile.job for profile in profile_set.profiles))
+        if any_of or not kept.together.isdisjoint(sets):
+            return await asyncio.to_thread(self._measured, profile_set, self._store, any_of)
+        return self._measured(profile_set, None, any_of)
+
+    def _measured(self, profile_set: ProfileSet, store: Store | None, any_of: bool) -> Windows:
+        points = bundled.points_among((p.job for p in profile_set.profiles), any_of=any_of)
+        return measured_windows(
+            profile_set.profiles, checks_of(self._settings), store, points, any_of=any_of
+        )

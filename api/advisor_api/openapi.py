@@ -14,7 +14,7 @@ from fastapi import FastAPI
 
 from advisor.formats.wire import key_of
 from advisor.settings import read_settings
-from advisor_api.http.options import ServeOptions
+from advisor_api.http.access import ServeOptions
 from advisor_api.http.routing import REFUSALS, codes_of
 
 EXAMPLES = Path(__file__).with_name("examples.json")

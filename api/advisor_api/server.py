@@ -22,6 +22,7 @@ from starlette.applications import Starlette
 
 from advisor.core.wording import JsonFormatter, PrintableFormatter
 from advisor.settings import Settings
+from advisor_api.http.access import ServeOptions, check_options
 from advisor_api.http.connections import (
     BACKLOG,
     Certificate,
@@ -29,8 +30,7 @@ from advisor_api.http.connections import (
     LimitedProtocol,
     listening,
 )
-from advisor_api.http.gate import HttpMetrics
-from advisor_api.http.options import ServeOptions, check_options
+from advisor_api.http.routing import HttpMetrics
 
 
 def serve(
@@ -71,7 +71,12 @@ def serve_app(
     check_options(options)
     # Beside threads that work, the event loop waits for its turn ten times for one answer.
     sys.setswitchinterval(0.0005)
-    options = replace(options, max_connections=min(options.max_connections, _room_for_files()))
+    # How many connections fit, with as many open files as this process may have.
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    # Some files are no connections: the database, logs, folders of launches.
+    room = max(1, hard - 256) if hard != resource.RLIM_INFINITY else sys.maxsize
+    options = replace(options, max_connections=min(options.max_connections, room))
     certificate = (
         Certificate(options.tls_certificate, options.tls_key, options.client_ca)
         if options.tls_certificate is not None and options.tls_key is not None
@@ -193,14 +198,6 @@ async def _answer(server: _Server, app: Starlette, listener: socket.socket) -> N
     # Not uvicorn's own way to open the application, which tells errors as a stack trace.
     async with app.router.lifespan_context(app):
         await server.serve([listener])
-
-
-def _room_for_files() -> int:
-    """How many connections fit, with as many open files as this process may have."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    # Some files are no connections: the database, logs, folders of launches.
-    return max(1, hard - 256) if hard != resource.RLIM_INFINITY else sys.maxsize
 
 
 def _log_to_stderr(level: str, form: str) -> None:

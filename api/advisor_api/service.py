@@ -18,10 +18,8 @@ from advisor.formats.moments import now
 from advisor.formats.rows import P
 from advisor.settings import Settings
 from advisor_api.engine import Engine
-from advisor_api.http.access import Caller, TokenCache
-from advisor_api.http.gate import HttpMetrics
-from advisor_api.http.options import ServeOptions
-from advisor_api.http.routing import LOG, fault_of
+from advisor_api.http.access import Caller, ServeOptions, TokenCache
+from advisor_api.http.routing import LOG, HttpMetrics, fault_of
 from advisor_data import Store, open_store
 from advisor_data.state import AuditEntry, ServiceState
 from advisor_data.store import check_database
@@ -64,7 +62,7 @@ class ServiceReadiness:
     """
 
     def __init__(self, **parts: Callable[[], Awaitable[object]]) -> None:
-        self._parts = {name: _Look(name, look) for name, look in parts.items()}
+        self._parts, self._looks = parts, dict[str, tuple[float, asyncio.Task[str]]]()
 
     async def check(self) -> None:
         """Nothing, if all parts are ready.
@@ -72,34 +70,25 @@ class ServiceReadiness:
         Raises:
             NotReadyError: some part is not.
         """
-        codes = {name: await part.code() for name, part in self._parts.items()}
+        codes = {name: await self._code(name) for name in self._parts}
         if faults := [f"{name} ({code})" for name, code in codes.items() if code]:
             raise NotReadyError("not ready: " + ", ".join(faults), fix="the server's log has more")
 
-
-class _Look:
-    """One part, and the last look at it."""
-
-    def __init__(self, name: str, look: Callable[[], Awaitable[object]]) -> None:
-        self._name, self._look = name, look
-        self._task: asyncio.Task[str] | None = None
-        self._began = 0.0
-
-    async def code(self) -> str:
-        """Empty where it is ready; `too-slow`, or the code of its error."""
-        task = self._task
-        if task is None or (task.done() and time.monotonic() - self._began > _REMEMBERED_S):
-            task = self._task = asyncio.create_task(self._run())
-            self._began = time.monotonic()
+    async def _code(self, name: str) -> str:
+        """Empty where a part is ready; `too-slow`, or the code of its error."""
+        began_s, task = self._looks.get(name, (0.0, None))
+        if task is None or (task.done() and time.monotonic() - began_s > _REMEMBERED_S):
+            task = asyncio.create_task(self._look(name))
+            self._looks[name] = time.monotonic(), task
         # A look goes on without a caller: the next one finds its result.
         done, _ = await asyncio.wait({task}, timeout=_PATIENCE_S)
         return task.result() if done else "too-slow"
 
-    async def _run(self) -> str:
+    async def _look(self, name: str) -> str:
         try:
-            await self._look()
+            await self._parts[name]()
         except Exception as error:  # noqa: BLE001 whatever it is, the part is not ready
-            LOG.warning("%s is not ready: %s", self._name, error)
+            LOG.warning("%s is not ready: %s", name, error)
             return fault_of(error).code
         return ""
 

@@ -52,7 +52,6 @@ from advisor.formats.moments import now, to_text
 from advisor.predict.profiles import MEASURED_ON, Floats, Profile
 from advisor.predict.sets import ENERGY_ERRORS, P99_ERRORS, SPEED_ERRORS
 from advisor.runtime.processes import descendants, name_of, owner_of
-from advisor_audit.owners import FAMILIES, Owner
 from advisor_audit.packing import (
     ALL,
     HELD,
@@ -77,8 +76,10 @@ from advisor_audit.phases import (
     segments,
 )
 from advisor_audit.sources import (
+    FAMILIES,
     POWER,
     USED,
+    Owner,
     Series,
     Source,
     write_lines,
@@ -234,8 +235,8 @@ def interval(table: Floats) -> Interval:
     return Interval(value, float(min(low, value)), float(max(high, value)))
 
 
+# What a figure rests on, the surest first.
 _AuditBasis: TypeAlias = Literal["measured", "predicted", "estimated", "prior"]
-"""What a figure rests on, the surest first."""
 
 _BASES: tuple[_AuditBasis, ...] = get_args(_AuditBasis)
 

@@ -31,7 +31,6 @@ from advisor.decide.limits import Request
 from advisor.placement.placing import LEVELS, Kind, Placing, Pool, SetAnswers, Sets
 from advisor.predict.profiles import MEASURED_ON, Floats, Profile, Serving
 from advisor.predict.sets import CLASSES, OF_SET, TAILS, SetClass
-from advisor_audit.owners import Owner, workload_name
 from advisor_audit.phases import Blocks, Segment, joined
 from advisor_audit.sources import (
     ACTIVITY,
@@ -41,6 +40,8 @@ from advisor_audit.sources import (
     POWER,
     TOTAL,
     USED,
+    Owner,
+    workload_name,
 )
 from advisor_models.single_window import (
     DRAM,

@@ -17,7 +17,6 @@ import numpy.typing as npt
 
 from advisor.core.telemetry import COLUMN_UNITS, ENERGY_GPU, most_of, power_scope
 from advisor.predict.profiles import Floats
-from advisor_audit.owners import Owner, owner_of
 from advisor_audit.sources import (
     ACTIVITY,
     BUSY,
@@ -33,9 +32,11 @@ from advisor_audit.sources import (
     SM_OR_BUSY,
     TENSOR_ACTIVE,
     USED,
+    Owner,
     Series,
     Source,
     gpu_of,
+    owner_of,
 )
 from advisor_profiling.telemetry.dcgm import BLANK
 

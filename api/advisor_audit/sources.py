@@ -10,6 +10,11 @@ Series in a file are the same: a line of JSON for each, as Prometheus answers ra
     {"metric": {"__name__": "DCGM_FI_DEV_POWER_USAGE", "UUID": "GPU-..."}, "values": [[0, "251.5"]]}
 
 What `jq -c '.data.result[]'` makes of an answer is such a file, and so is what `--keep` writes.
+
+Exporters, and their scrapers, name the job of a GPU in labels of their own. `FAMILIES` are the
+known ones, the finest first: a batch job goes before the pod of the worker that it runs in, and
+the pod of a job before that of its exporter. Pods of the latter two kinds carry the labels of
+others: if they are named alone, no job is on the GPU.
 """
 
 import csv
@@ -20,7 +25,7 @@ import re
 import time
 from array import array
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -28,7 +33,7 @@ from functools import partial
 from itertools import combinations
 from pathlib import Path
 from types import MappingProxyType
-from typing import IO, Any, TypeAlias, cast
+from typing import IO, Any, NamedTuple, TypeAlias, cast
 from urllib.parse import urlsplit
 
 import requests
@@ -47,7 +52,6 @@ from advisor.core.telemetry import (
 )
 from advisor.errors import InputError, SourceError, TooMuchError
 from advisor.formats.wire import values_in
-from advisor_audit.owners import FAMILIES, Family, carriers_of, workload_name
 from advisor_models.single_window import BUSY, DRAM, MEMORY_BUSY, SM
 from advisor_profiling.attached import HostGpus
 from advisor_profiling.telemetry.dcgm import (
@@ -59,6 +63,116 @@ from advisor_profiling.telemetry.dcgm import (
     fetch,
     samples,
 )
+
+_EXPORTER = "dcgm-exporter"
+_RANDOM = "[bcdfghjklmnpqrstvwxz2456789]"
+# Of pods: of a deployment, a job, or a set with numbers (k8s.io/apimachinery/pkg/util/rand).
+_SUFFIXES = re.compile(rf"(-{_RANDOM}{{6,10}})?-{_RANDOM}{{5}}$|(-[0-9]+)+$")
+
+# Of --within: what a family calls a namespace; any other is a label itself.
+_NAMESPACE = "namespace"
+
+
+class Owner(NamedTuple):
+    """The job of a GPU.
+
+    Attributes:
+        group: Namespace or user; only jobs of one group share.
+        name: Of the pod, the batch job, or the GPU where nothing else is known.
+        part: Container of the pod.
+    """
+
+    group: str
+    name: str
+    part: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """Labels that together name the job of a GPU.
+
+    Attributes:
+        job: Label that names the job.
+        taken_for: What that is.
+        group: Label of its namespace; empty: the job has none.
+        part: Label of its container.
+    """
+
+    job: str
+    taken_for: str = "batch job"
+    group: str = ""
+    part: str = ""
+
+
+# Of a job, or of the exporter, as Prometheus names its targets, too.
+_TARGET = Family("pod", "pod", "namespace", "container")
+
+FAMILIES = (
+    Family("hpc_job"),  # dcgm-exporter --hpc-job-mapping-dir, which a prolog of Slurm fills
+    Family("slurm_job_id"),
+    Family("slurmjobid"),  # slurm-job-exporter
+    Family("jobid"),
+    Family("exported_pod", "pod", "exported_namespace", "exported_container"),
+    Family("pod_name", "pod", "pod_namespace", "container_name"),  # pod-devices-exporter
+    Family("k8s_pod_name", "pod", "k8s_namespace_name", "k8s_container_name"),  # OpenTelemetry
+    _TARGET,
+)
+"""Those that are known; of a row the first that is there counts."""
+
+
+def families_of(job_label: str | None) -> Sequence[Family]:
+    """All families, that of `job_label` before the others."""
+    made = Family(job_label or "", "job", _TARGET.group)
+    chosen = next((f for f in FAMILIES if f.job == job_label), made)
+    return (chosen, *(f for f in FAMILIES if f != chosen)) if job_label else FAMILIES
+
+
+def workload_name(pod: str) -> str:
+    """The name of a pod without what controllers add to it."""
+    return _SUFFIXES.sub("", pod)
+
+
+def _carriers_of(labels: Mapping[str, str], families: Sequence[Family]) -> Iterator[str]:
+    """Workloads of pods in a row that a finer label names: of an exporter, or a worker."""
+    there = [f for f in families if labels.get(f.job)]
+    yield from (workload_name(labels[f.job]) for f in there[1:] if f.part)
+
+
+def owner_of(
+    labels: Mapping[str, str],
+    within: str,
+    carriers: Collection[str],
+    families: Sequence[Family] = FAMILIES,
+) -> tuple[Owner, str] | None:
+    """The owner of the GPU, and the label that names it; None: no label does.
+
+    Args:
+        labels: Of the row.
+        within: Label; jobs share only where its value is equal.
+        carriers: Workloads whose pods are of exporters or workers.
+        families: Labels that may name the job, the first that does counts.
+    """
+    # Whether the pod of a row is the target that was scraped.
+    pod, part = labels.get(_TARGET.job, ""), labels.get(_TARGET.part, "")
+    # A monitor of services names its targets after the service, one of pods "namespace/name".
+    scraped = {labels.get(name, "").rpartition("/")[2] for name in ("job", "service")} - {""}
+    named = _EXPORTER in pod or _EXPORTER in part or part == "exporter"
+    of_exporter = named or workload_name(pod) in scraped
+    carried = {*carriers, workload_name(labels.get(_TARGET.job, ""))} if of_exporter else carriers
+    for family in families:
+        name = labels.get(family.job)
+        if not name or (family.part and workload_name(name) in carried):
+            continue
+        label = family.group if within == _NAMESPACE else within
+        # The namespace of an exporter is not that of the job.
+        plain = labels.get(label, "") if not of_exporter or label != _TARGET.group else ""
+        return Owner(
+            labels.get(f"exported_{label}") or plain,
+            f"job {name}" if family.taken_for == "batch job" else name,
+            labels.get(family.part, ""),
+        ), family.job
+    return None
+
 
 POWER, LIMIT, ENERGY = "power_w", "power_limit_w", "energy_j"
 USED, FREE, TOTAL = "memory_used_mib", "memory_free_mib", "memory_total_mib"
@@ -428,7 +542,7 @@ class SeriesFile:
         self._models: dict[str, str] = {}
         carriers, names, cardless = set[str](), set[str](), set[tuple[str, str]]()
         for offset, row in self._lines():
-            carriers.update(carriers_of(row.labels, families))
+            carriers.update(_carriers_of(row.labels, families))
             names.add(row.metric)
             gpu = gpu_of(row.labels)
             if gpu and row.metric in _INFOS:
@@ -481,19 +595,16 @@ class SeriesFile:
             if low <= min(index.begins_s) and max(index.ends_s) <= high:
                 continue
             near = self._gpus[gpu] = _Index()
-            for offset in index.offsets:
-                times_s = self._at(offset).times_s
-                kept = [t for t in times_s if low <= t <= high]
-                self.counts.strays += len(times_s) - len(kept)
-                if kept:
-                    near.add(offset, kept)
+            with self._path.open("rb") as file:
+                for offset in index.offsets:
+                    file.seek(offset)
+                    times_s = _series(json.loads(file.readline())).times_s
+                    kept = [t for t in times_s if low <= t <= high]
+                    self.counts.strays += len(times_s) - len(kept)
+                    if kept:
+                        near.add(offset, kept)
             if not near.offsets:
                 del self._gpus[gpu]
-
-    def _at(self, offset: int) -> Series:
-        with self._path.open("rb") as file:
-            file.seek(offset)
-            return _series(json.loads(file.readline()))
 
     def _lines(self) -> Iterator[tuple[int, Series]]:
         path, number, offset = self._path, 0, 0

@@ -19,9 +19,8 @@ from advisor.errors import BROKEN_PIPE, DISTRIBUTION, AdvisorError, InputError, 
 from advisor.settings import read_settings
 from advisor_cli.console import HELP, LazyGroup, as_json_text, imported, say, with_places
 
-# Commands in the order of the help, with its line. Each is a module that has an `app` or a
-# function of the same name, and is imported when it is called: all together they load every
-# component.
+# Commands in the order of the help, with its line. Each is a function or a group of its name, or
+# the `app` of a module, which is imported when it is called: all together load every component.
 _COMMANDS = {
     "recommend": "Find how two to seven jobs share one GPU with the least energy for their work.",
     "replicas": "Find how many copies of a job one GPU can run, and what limits their number.",
@@ -55,14 +54,17 @@ _COMMANDS = {
 
 _ROOMS = {
     "learn": ("evaluate", "models", "next", "retrain", "train"),
-    "measure": ("check", "colocate", "doctor", "profile", "watch"),
+    "measure": ("colocate", "doctor", "profile", "watch"),
 }
 _MODULES = {
     **{name: f"advisor_cli.{name}" for name in _COMMANDS},
     "replicas": "advisor_cli.recommend",
     **{name: f"advisor_cli.{room}.{name}" for room, names in _ROOMS.items() for name in names},
+    "check": "advisor_cli.measure.profile",
+    "jobs": "advisor_cli.data",
+    "launch": "advisor_cli.launches",
     "retrain": "advisor_cli.learn.train",
-    "power": "advisor_cli.power",
+    **dict.fromkeys(("kubernetes", "slurm"), "advisor_cli.agents"),
 }
 
 

@@ -35,14 +35,15 @@ from advisor_audit.audit import (
     Wanted,
     audit as make_audit,
 )
-from advisor_audit.owners import Family, families_of
 from advisor_audit.page import NO_PRICE, change_text, headline, page, span_text
 from advisor_audit.sources import (
     EVERY_S,
+    Family,
     Prometheus,
     SeriesFile,
     Source,
     as_series,
+    families_of,
     read_exporters,
     read_host,
     record,

@@ -173,13 +173,13 @@ def print_table(table: Table, width: int = 80) -> None:
         typer.echo(line.rstrip())
 
 
-MOST_WIDTH = 100
-"""Of a line in a pipe; in a terminal lines end where it ends."""
+# Of a line in a pipe; in a terminal lines end where it ends.
+_MOST_WIDTH = 100
 
 
 def print_screen(screen: "Said", table: Table | None = None) -> Console:
     """Print headline, table and lines, none longer than the console, which is returned."""
-    console = plain_console(highlight=False, most=MOST_WIDTH)
+    console = plain_console(highlight=False, most=_MOST_WIDTH)
     console.print(Text(folded(screen.headline, console.width), style="bold"), soft_wrap=True)
     if table:
         print_table(table)
@@ -395,13 +395,13 @@ def _name_no_type(parameter: Any) -> Any:
 
 
 def imported(module: str, name: str, function: str | None = None) -> Any:
-    """The command of a module: its `app`, or a function, by default the one of that name."""
+    """The command of a module: its function or group, by default the one of that name or `app`."""
     holds = importlib.import_module(module)
-    parent = typer.Typer()
-    if hasattr(holds, "app"):
-        parent.add_typer(holds.app, name=name)
+    command, parent = getattr(holds, function or name, None) or holds.app, typer.Typer()
+    if isinstance(command, typer.Typer):
+        parent.add_typer(command, name=name)
     else:
-        parent.command(name)(getattr(holds, function or name))
+        parent.command(name)(command)
     return _readable(typer.main.get_group(parent).commands[name])
 
 

@@ -1,4 +1,4 @@
-"""`advisor data`: bring points in, take them out, delete them; copy and migrate the database."""
+"""`advisor data` and `advisor jobs`: points in and out, the database, and what was measured."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,11 +9,15 @@ import typer
 from advisor.core.records import Observation, PairPoint, Record, SoloPoint
 from advisor.core.wording import count_of, listed
 from advisor.errors import InputError
-from advisor.settings import read_settings
+from advisor.formats.job_file import sound_jobs
+from advisor.settings import Settings, read_settings
 from advisor.validity.points import with_flags, with_pair_flags, with_solo_flags
-from advisor_cli.console import AsJson, as_json_text, say
-from advisor_data import Store, open_store
+from advisor.wire.answers import JobList, JobRow
+from advisor_cli.console import AsJson, Columns, as_json_text, print_table, say, say_lines, table_of
+from advisor_data import Store, is_begun, open_store
+from advisor_data.bundled import bundled_solo_points
 from advisor_data.files import check_import, import_notes, read_points, write_points
+from advisor_data.lists import LAST_NAME, ProfileRow, job_rows, profile_rows
 
 app = typer.Typer(
     help="Import and export points; back up, restore and migrate the database.",
@@ -50,7 +54,8 @@ def import_(files: list[Path], as_json: AsJson = False) -> None:
     jobs = dict.fromkeys(point.job for point in points if isinstance(point, SoloPoint))
     with open_store(settings.database_url, settings.home) as store:
         check_import(points, [row for job in jobs for row in store.profile_rows(job, job)])
-        counts = {kind: _take_in(store, points, record) for kind, record in _RECORDS.items()}
+        of_kinds = {k: [p for p in points if isinstance(p, of)] for k, of in _RECORDS.items()}
+        counts = {k: {"read": len(of), "new": store.add(of)} for k, of in of_kinds.items()}
         stored = [point for job in jobs for point in store.solo_points(job=job)]
     read, new = (sum(count[key] for count in counts.values()) for key in ("read", "new"))
     # Points that were there say nothing new.
@@ -176,11 +181,6 @@ def _of_what(points: Sequence[Record]) -> str:
     return f"{count_of(len(points), 'point')} of {some} on {models}"
 
 
-def _take_in(store: Store, points: Sequence[Record], record: type[Record]) -> dict[str, int]:
-    mine = [point for point in points if isinstance(point, record)]
-    return {"read": len(mine), "new": store.add(mine)}
-
-
 def _wanted(store: Store, kind: RecordKind, job: str | None, run: str | None) -> Sequence[Record]:
     if kind == "solo":
         return with_solo_flags(store.solo_points(job=job, run=run))
@@ -196,3 +196,58 @@ def _wanted(store: Store, kind: RecordKind, job: str | None, run: str | None) ->
 
 def _say(as_json: bool, text: str, **result: Any) -> None:
     say(as_json_text(result) if as_json else text)
+
+
+_COLUMNS: Columns[JobRow] = (
+    ("job", lambda row: row.job),
+    ("gpu model", lambda row: row.gpu_model or "not measured"),
+    ("shares %", lambda row: _shares(row.shares)),
+    ("points", lambda row: row.points),
+    ("measured", lambda row: (row.measured_at or "")[:10]),
+    ("flags", lambda row: " ".join(row.flags)),
+)
+
+
+def jobs(
+    bundled: Annotated[
+        bool, typer.Option("--bundled", help="List the profiles bundled with advisor")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """List the jobs of this folder and the profiles that were measured.
+
+    Example: advisor jobs --bundled
+    """
+    settings = read_settings()
+    if bundled:
+        rows = job_rows((), (), profile_rows(bundled_solo_points()))
+    else:
+        sound, faults = sound_jobs(settings.jobs_dir)
+        names = [job.name for job in sound]
+        say_lines((f"! {fault}" for fault in faults), err=True)
+        rows = job_rows(names, _measured(settings))
+    if as_json:
+        say(as_json_text(JobList(jobs=rows)))
+    elif rows:
+        print_table(table_of(_COLUMNS, rows))
+    else:
+        say(
+            "no job is defined or measured here\n"
+            "measure one:         advisor profile --name NAME -- COMMAND\n"
+            "come with advisor:   advisor jobs --bundled"
+        )
+
+
+def _measured(settings: Settings) -> Sequence[ProfileRow]:
+    """Contents of the store; a read makes none."""
+    if not is_begun(settings.database_url, settings.home):
+        return ()
+    with open_store(settings.database_url, settings.home) as store:
+        return store.profile_rows("", LAST_NAME)
+
+
+def _shares(shares: Sequence[float]) -> str:
+    """All shares, or the first, the last and their number where there are many."""
+    if len(shares) > 4:
+        return f"{shares[0]:g}..{shares[-1]:g} ({len(shares)})"
+    return " ".join(f"{share:g}" for share in shares)

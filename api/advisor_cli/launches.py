@@ -1,50 +1,682 @@
-"""`advisor launches`: what was launched on this host, where it stands, stopping and cleaning up."""
+"""`advisor launch` and `advisor launches`: jobs run together, followed, shown, stopped, cleaned up.
 
+A launch is followed from outside: as a live table, as plain lines, or as JSON lines.
+"""
+
+import getpass
+import json
 import os
+import signal
+import subprocess
 import sys
 import time
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+from itertools import groupby
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from rich.console import Group
+from rich.live import Live
+from rich.text import Text
 
-from advisor.core.wording import count_of
-from advisor.errors import NoSplitError
+from advisor.core.gpu import ADVISED_JOBS, UNIT_NAMES, Gpu, MemoryFit, read_bound, vendor_of
+from advisor.core.objectives import Interval, Prices
+from advisor.core.records import (
+    FLAGS,
+    FOREIGN_HOST,
+    LIMIT_BROKEN,
+    Observation,
+    ObservedPart,
+)
+from advisor.core.wording import (
+    as_requested,
+    below_normal_text,
+    count_of,
+    counted,
+    energy_text,
+    folded,
+    in_digits,
+    less_or_more,
+    listed,
+)
+from advisor.errors import AdvisorError, InputError, JobError, NoSplitError, SourceError
+from advisor.formats.moments import duration_text
+from advisor.formats.rows import from_row, to_row
+from advisor.formats.wire import to_plain
 from advisor.launch.folder import (
     LaunchFolder,
     LaunchList,
+    ask_join,
     close_unclaimed,
+    create_folder,
     find_folder,
+    first_status,
+    join_status,
     list_folders,
+    observation_lines,
+    withdraw,
 )
-from advisor.launch.guard import LAUNCH_MARK, Stopping
-from advisor.launch.spec import JobStatus, LaunchStatus, split_of
+from advisor.launch.guard import LAUNCH_MARK, LOG, Stopping, spawn_supervisor
+from advisor.launch.set_monitor import limit_environment
+from advisor.launch.spec import (
+    Forecast,
+    JobForecast,
+    JobStatus,
+    LaunchSet,
+    LaunchSpec,
+    LaunchStatus,
+    split_of,
+)
 from advisor.runtime.job_process import check_none
 from advisor.runtime.processes import marked_pids, wait_until
-from advisor.settings import read_settings
+from advisor.settings import Settings, read_settings
 from advisor.validity.points import FASTEST
+from advisor.wire.answers import Said
+from advisor.wire.requests import (
+    LaunchRequest,
+    WhenOneEnds,
+    WhenP99Breaks,
+)
+from advisor_advice.launching import ResolvedLaunch, check_arguments, make_join, make_spec
+from advisor_advice.options import every_job, job_requests, longest_p99_ms
 from advisor_cli.console import (
     PIPE_WIDTH,
+    AllowUnsafe,
     AsJson,
     Columns,
+    LimitOptions,
+    ObjectiveOption,
+    Tries,
     as_json_text,
+    grouped,
+    job_names,
     plain_console,
+    plain_table,
     print_screen,
     print_table,
     say,
     say_lines,
     table_of,
 )
-from advisor_cli.launch_text import (
-    end_screens,
-    exit_code,
-    final_json,
-    line,
-    observations,
-    statuses,
-    table,
-)
 from advisor_data import open_store
+from advisor_profiling import SUPERVISOR
+from advisor_profiling.testbed import find_gpus, with_units
+
+_EXIT_CODES = dict.fromkeys(("job-hung", "time-limit", "mps-fault"), JobError.exit_code)
+
+
+def statuses(
+    folder: LaunchFolder, supervisor: subprocess.Popen[bytes] | None = None
+) -> Iterator[LaunchStatus]:
+    """Each new status until the launch, whose supervisor may have been started just now, is over.
+
+    Raises:
+        JobError: the supervisor never began.
+    """
+    shown_status = None
+    while True:
+        # Asked first: it may begin and end between the two.
+        gone = supervisor is not None and supervisor.poll() is not None
+        if (status := folder.read_status()) != shown_status:
+            yield status
+        if status.over:
+            return
+        if gone and not folder.claimed():
+            raise JobError(
+                f"the supervisor of {folder.launch_id} did not begin",
+                why=_log_tail(folder),
+                fix=f"see {folder.path / LOG}",
+            )
+        shown_status = status
+        time.sleep(0.2)
+
+
+def show_lines(progress: Iterator[LaunchStatus]) -> LaunchStatus:
+    """A line for each change of state or pair, and one now and then."""
+    said: object = None
+    said_s = 0.0
+    status = None
+    for status in progress:
+        key = (status.state, status.pair_number, [job.outcome for job in status.jobs])
+        if key != said or time.monotonic() - said_s > 10:
+            said, said_s = key, time.monotonic()
+            say(line(status))
+    assert status is not None
+    return status
+
+
+def show_live(progress: Iterator[LaunchStatus]) -> LaunchStatus:
+    """A table that is drawn again with each status."""
+    console = plain_console()
+    with Live(console=console, auto_refresh=False) as live:
+        return _last(
+            progress, lambda status: live.update(table(status, console.width), refresh=True)
+        )
+
+
+def _show_json(progress: Iterator[LaunchStatus], folder: LaunchFolder) -> LaunchStatus:
+    """One object a line as in status.json; the last one has the observations, too."""
+    status = _last(progress, lambda status: None if status.over else say(as_json_text(status)))
+    say(as_json_text(final_json(folder, status)))
+    return status
+
+
+def _last(progress: Iterator[LaunchStatus], show: Callable[[LaunchStatus], object]) -> LaunchStatus:
+    """The last of some statuses, each of which is shown."""
+    status = None
+    for status in progress:
+        show(status)
+    assert status is not None
+    return status
+
+
+def final_json(folder: LaunchFolder, status: LaunchStatus) -> dict[str, Any]:
+    """A status with what its pairs did; docs/launch.md explains the keys."""
+    return {**to_plain(status), "observations": [*map(to_row, observations(folder))]}
+
+
+def observations(folder: LaunchFolder) -> list[Observation]:
+    """What those that are over did together; a line that was cut off is left out."""
+    rows: list[Observation] = []
+    with suppress(OSError):
+        for text in observation_lines(folder):
+            with suppress(ValueError, InputError):
+                rows.append(from_row(Observation, json.loads(text)))
+    return rows
+
+
+def exit_code(status: LaunchStatus) -> int:
+    """Exit code of a command about a launch: 0 unless it failed."""
+    if status.state != "failed":
+        return 0
+    return (_error_codes() | _EXIT_CODES).get(status.code or "", AdvisorError.exit_code)
+
+
+def _error_codes() -> dict[str, int]:
+    """Exit codes by the `code` of errors."""
+    return {error.code: error.exit_code for error in AdvisorError.__subclasses__()}
+
+
+@contextmanager
+def asking_to_stop(ask: Callable[[], object]) -> Generator[None]:
+    """Ctrl-C and SIGTERM ask what runs to stop, and the block goes on until it has.
+
+    A lost terminal, or an end by force, leaves it running.
+    """
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = {number: signal.signal(number, lambda _number, _frame: ask()) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _log_tail(folder: LaunchFolder) -> str:
+    with suppress(OSError):
+        return (folder.path / LOG).read_bytes()[-500:].decode(errors="replace").strip()
+    return ""
+
+
+# Characters of a line in a pipe.
+_LINE_WIDTH = 80
+
+_LIVE_COLUMNS = (
+    "",
+    "share",
+    "units",
+    "memory",
+    "state",
+    "now",
+    "predicted",
+    "off",
+    "speed",
+    "progress",
+)
+_OVER = tuple("mean" if name == "now" else name for name in _LIVE_COLUMNS)
+
+# Columns that a narrow screen leaves out: a number that is cut off looks like another number.
+_SPARE = ("units", "memory")
+
+
+def table(status: LaunchStatus, width: int) -> Group:
+    """Everything on one screen of so many characters; where names are too long they wrap."""
+    columns = list(zip(_OVER if status.over else _LIVE_COLUMNS, *_rows(status), strict=True))
+    if sum(max(map(len, column)) + 2 for column in columns) - 2 > width:
+        columns = [column for column in columns if column[0] not in _SPARE]
+    names, *rows = zip(*columns, strict=True)
+    shown = plain_table(names, rows, whole=names[1:])
+    return Group(Text(_head(status), style="bold"), shown, *map(Text, _tail(status)))
+
+
+def unread_text(unread: str | None, unread_since: str | None, stalled_since: str | None) -> str:
+    """What is not known of a job, or that it makes no progress; empty: neither."""
+    if unread is not None:
+        return f"not known since {(unread_since or '')[11:19]}: {unread}"
+    return f"stalled: no progress since {stalled_since[11:19]}" if stalled_since else ""
+
+
+def line(status: LaunchStatus) -> str:
+    """The same in a line for the launch and one for each job, 80 columns wide."""
+    parts = [] if status.power_w is None else [f"{status.power_w:.0f} W"]
+    if status.energy_saved is not None:
+        parts.append(f"{less_or_more(status.energy_saved)} energy")
+    if status.speed_drift:
+        parts.append(f"speed {status.speed_drift.text} of promised")
+    if status.code:
+        parts.append(f"{status.code}: {status.cause}")
+    head, jobs = ", ".join((_head(status), *parts)), map(_job, status.jobs)
+    name, rest = f"{status.launch_id} ", head.removeprefix(f"{status.launch_id} ")
+    return "\n".join(
+        (folded(rest, _LINE_WIDTH, name), *(folded(job, _LINE_WIDTH, "  ") for job in jobs))
+    )
+
+
+def _head(status: LaunchStatus) -> str:
+    counts = status.pairs > 1 and not status.try_s
+    pair = f", pair {status.pair_number + 1} of {status.pairs}" if counts else ""
+    gpu = f" on {status.gpu_model}" if status.gpu_model else ""
+    overlap = f", {status.overlap_s:.0f} s together" if status.overlap_s else ""
+    return f"{status.launch_id} {status.standing}{gpu}{pair}{overlap}"
+
+
+def _rows(status: LaunchStatus) -> Iterator[tuple[str, ...]]:
+    for job in status.jobs:
+        speed = "" if (alone := job.speed) is None else speed_text(alone)
+        units = "" if job.units_granted is None else str(job.units_granted)
+        share, progress = job.share_text, f"{job.steps:,.0f}"
+        # Of one that is over its mean, which is what was predicted.
+        rate = job.mean_rate if job.rate is None else job.rate
+        beside = _beside(rate, job.predicted_rate, f"{job.rate_unit}/s")
+        yield job.job, share, units, _memory(job), job.outcome, *beside, speed, progress
+    yield "power", "", "", "", "", *_beside(status.watts, status.predicted_power_w, "W"), "", ""
+    # A difference: how far off it is in percent of itself says nothing.
+    saved = _percent(_predicted_saved(status))
+    alone = _percent(status.part_saved)
+    yield "energy saved", "", "", "", "", alone, saved, "", "", ""
+
+
+def _memory(job: JobStatus) -> str:
+    """At how much it is bounded; only what was started has a limit, or none."""
+    if job.units_granted is None and job.memory_limit_mib is None:
+        return ""
+    return "no limit" if job.memory_limit_mib is None else f"{job.memory_limit_mib:,} MiB"
+
+
+def _predicted_saved(status: LaunchStatus) -> float | None:
+    """Of the jobs that began together, until another joins."""
+    if (forecast := status.forecast) is None or any(job.joined_at for job in status.jobs):
+        return None
+    return forecast.energy_saved and forecast.energy_saved.value
+
+
+def _moves(status: LaunchStatus) -> Iterator[str]:
+    """Joins and ends while other jobs ran, in the order of time; UTC."""
+    came = [(job.joined_at, f"{job.job} joined with {job.share_text}") for job in status.jobs]
+    # A job stopped with the launch has not left the others; one ended for another has a reason.
+    left = [
+        (job.ended_at, f"{job.job} left: {job.outcome}")
+        for job in status.jobs
+        if job.outcome != "stopped" or job.error
+    ]
+    moments = [(moment, text) for moment, text in (*came, *left) if moment]
+    if status.over and not any(moment for moment, _ in came):
+        return
+    yield from (f"{moment[11:19]} {text}" for moment, text in sorted(moments))
+
+
+def _beside(now: float | None, predicted: Interval | None, unit: str) -> tuple[str, str, str]:
+    off = "" if now is None or not predicted else f"{now / predicted.value - 1:+.0%}"
+    return _number(now, unit), _number(predicted and predicted.value, ""), off
+
+
+def _tail(status: LaunchStatus) -> Iterator[str]:
+    if status.energy_j is not None:
+        yield f"{status.energy_j:,.0f} J in {status.overlap_s:.0f} s together"
+    if status.rest_s:
+        energy = "" if status.rest_energy_j is None else f", {status.rest_energy_j:,.0f} J"
+        yield f"{status.rest_s:.0f} s of others after the first had ended{energy}"
+    if status.stranded_unit_s:
+        yield f"{status.stranded_unit_s:,.0f} unit-seconds held for jobs that have ended"
+    for job in status.jobs:
+        if job.max_p99_ms is not None:
+            now = "not known yet" if job.latency_p99_ms is None else f"{job.latency_p99_ms:.3g} ms"
+            yield f"p99 of {job.job}: {now}, {job.max_p99_ms:g} ms promised"
+        if job.demand is not None:
+            yield f"{in_digits(job.demand)} {job.rate_unit}/s arrive at {job.job}"
+    for job in status.jobs:
+        if text := unread_text(job.unread, job.unread_since, job.stalled_since):
+            yield f"{job.job}: {text}"
+        if job.paused:
+            yield f"{job.job}: paused, stopped by a signal or frozen"
+    if text := _drift_text(status):
+        yield f"drift {text}"
+    if (offer := status.resplit) and not offer.refused:
+        yield (
+            f"another split, {offer.split}, would do {offer.text}: advisor launches resplit "
+            f"{status.launch_id}"
+        )
+    if status.unwatched_s:
+        yield f"{status.unwatched_s:.1f} s without monitoring"
+    if only_set := [job.job for job in status.jobs if job.proof == "set"]:
+        yield f"limit of {listed(only_set)}: set, not read back from the job"
+    yield from _moves(status)
+    if status.silent_s is not None:
+        yield (
+            f"! its supervisor has not been heard of since {status.updated_at[11:19]}: all that "
+            "stands here is as of then, and no limit is proven"
+        )
+    if status.code:
+        yield f"{status.code}: {status.cause}"
+    yield from (f"! {warning}" for warning in status.warnings)
+
+
+def _drift_text(status: LaunchStatus) -> str:
+    """Speeds of late and work per joule so far, of what is promised; empty: neither is known."""
+    drifts = [f"{job.job} {job.drift.text}" for job in status.jobs if job.drift]
+    drifts += [f"all {status.speed_drift.text}"] if status.speed_drift and len(drifts) > 1 else []
+    parts = [f"speed of {', '.join(drifts)}"] if drifts else []
+    parts += [f"work per joule {status.work_drift.text}"] if status.work_drift else []
+    since = f"since {(status.promised_at or '')[11:19]}"
+    if status.promise_renewed:
+        since += f", when the promise was renewed ({status.promise_renewed})"
+    return f"{since}: {'; '.join(parts)}" if parts else ""
+
+
+def _job(job: JobStatus) -> str:
+    only_set = " set" if job.proof == "set" else ""
+    units = f" ({job.units_granted} units{only_set})" if job.units_granted is not None else ""
+    rate = f", {in_digits(job.rate, 4)} {job.rate_unit}/s" if job.rate is not None else ""
+    speed = "" if (speed_now := job.relative_speed) is None else f", speed {speed_text(speed_now)}"
+    joined = f" (joined {job.joined_at[11:19]})" if job.joined_at else ""
+    unread = unread_text(job.unread, job.unread_since, job.stalled_since)
+    tail = f" ({unread})" if unread else ""
+    return f"{job.job} {job.share_text}{units}{joined} {job.outcome}{rate}{speed}{tail}"
+
+
+def speed_text(speed: float) -> str:
+    """A relative speed; on one host no job is faster than alone: a higher one is another host's."""
+    return f"{100 * speed:.0f} %" if speed <= FASTEST else f"{speed:.2f}x its profile"
+
+
+def _percent(part: float | None) -> str:
+    return "-" if part is None else f"{100 * part:.1f} %"
+
+
+def _number(value: float | None, unit: str) -> str:
+    return "-" if value is None else f"{in_digits(value, 4)} {unit}".strip()
+
+
+_RESULTS: Mapping[str | None, str] = {
+    "right": "match the whole GPU",
+    "wrong": "WRONG, not finite",
+    "differ": "DIFFER from the whole GPU",
+    None: "not compared",
+}
+
+_FREE = {"uncapped": "without limits", "time-sliced": "by time slicing"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """What one job did; `status` and `forecast` are of those that ran last only."""
+
+    part: ObservedPart
+    status: JobStatus | None = None
+    forecast: JobForecast | None = None
+
+
+def end_screens(
+    status: LaunchStatus, observed: Sequence[Observation], prices: Prices
+) -> Iterator[Said]:
+    """A screen for each set of jobs that ran together, and how the launch ended once it has."""
+    begins = [n for n, o in enumerate(observed) if o.stretch == 0]
+    together = [observed[n] for n in begins]
+    began = tuple(job for job in status.jobs if job.joined_at is None)
+    seats = sorted((job.job, job.share_percent) for job in began)
+    last = together.pop() if together and seats == _seats(together[-1]) else None
+    for observation in together:
+        jobs = [_Job(part) for part in observation.parts]
+        lines = tuple(_of_pair(observation, jobs, prices))
+        yield Said(headline=_headline(observation.state, observation, jobs), lines=lines)
+    if not status.over:
+        return
+    jobs, ending = list[_Job](), list[tuple[str, str]]()
+    if last:
+        jobs = _in_order(last, status, len(began))
+        joined = _moved(status, observed[begins[-1] + 1 :]) if len(began) < len(status.jobs) else ()
+        ending = [*_of_pair(last, jobs, prices), *joined, *_judged(last, jobs, status.forecast)]
+    ending += [("Drift", text)] if (text := _drift_text(status)) else []
+    lines = (*ending, *_errors(status), *_whole(status), *_next(status, jobs))
+    yield Said(headline=_headline(status.state, last, jobs), lines=lines)
+
+
+def _seats(observation: Observation) -> list[tuple[str, float]]:
+    return sorted((part.job, part.share_percent) for part in observation.parts)
+
+
+def _whole(status: LaunchStatus) -> Iterator[tuple[str, str]]:
+    """Energy of the whole launch, and how long it was not watched."""
+    if status.whole_energy_j is not None:
+        starts = energy_text(status.starts_energy_j or 0.0)
+        whole = energy_text(status.whole_energy_j)
+        yield "In all", f"{whole} since the GPU was taken, {starts} of it before jobs ran"
+    if status.unwatched_s:
+        yield "Gaps", f"{status.unwatched_s:.1f} s without monitoring"
+
+
+def _moved(status: LaunchStatus, later: Sequence[Observation]) -> Iterator[tuple[str, str]]:
+    """Jobs that came and left, and what a job that joined did beside what was predicted."""
+    yield from (("" if n else "Moves", text) for n, text in enumerate(_moves(status)))
+    for job in status.jobs:
+        seat = job.job, job.share_percent
+        observation = next((o for o in later if job.joined_at and seat in _seats(o)), None)
+        if observation is not None:
+            part = next(p for p in observation.parts if p.job == job.job)
+            power = "" if observation.power_w is None else f"; all draw {observation.power_w:.0f} W"
+            said = observation.predicted_power_w
+            beside = "" if not power or said is None else f" ({said:.0f} predicted)"
+            yield "Joined", f"{_each(_Job(part, job), len(job.job))}{power}{beside}"
+
+
+def _in_order(observation: Observation, status: LaunchStatus, began: int) -> list[_Job]:
+    """The jobs that began together, as launched; an observation has them by name."""
+    places = sorted(range(began), key=lambda n: status.jobs[n].job)
+    forecasts = status.forecast.jobs if status.forecast else (None,) * began
+    by_place = {
+        n: _Job(part, status.jobs[n], forecasts[n])
+        for n, part in zip(places, observation.parts, strict=True)
+    }
+    return [by_place[n] for n in range(began)]
+
+
+def _headline(state: str, observation: Observation | None, jobs: Sequence[_Job]) -> str:
+    if observation is None:
+        return f"{state.upper()}: nothing ran together."
+    names = listed(as_requested(job.part.job for job in jobs).split())
+    return (
+        f"{state.upper()} after {duration_text(_took_s(observation))}: {names} "
+        f"{_split(observation, jobs)}."
+    )
+
+
+def _split(observation: Observation, jobs: Sequence[_Job]) -> str:
+    low = below_normal_text(job.part.job for job in jobs if job.part.below_normal)
+    if observation.mode in _FREE:
+        return _FREE[observation.mode] + low
+    units = " + ".join(str(job.part.units) for job in jobs)
+    if not observation.units_total or "None" in units:
+        return f"at {'/'.join(f'{job.part.share_percent:g}' for job in jobs)}{low}"
+    return (
+        f"on {units} of {observation.units_total} "
+        f"{UNIT_NAMES[vendor_of(observation.gpu_model)]}{low}"
+    )
+
+
+def _of_pair(
+    observation: Observation, jobs: Sequence[_Job], prices: Prices
+) -> Iterator[tuple[str, str]]:
+    """What it took and saved, what each job did, and whether its work was right."""
+    whole_j, apart_s, apart_j = (
+        observation.energy_to_end_j,
+        _apart_s(observation),
+        observation.energy_apart_j,
+    )
+    width = max(len(job.part.job) for job in jobs)
+    yield from (("" if n else "Speed", _each(job, width)) for n, job in enumerate(jobs))
+    if (stp := _stp(observation)) is not None:
+        yield "Time", _time(observation, stp, apart_s)
+    yield "Energy", _energy(observation, whole_j, apart_j)
+    if prices.are_set and whole_j is not None and apart_s and apart_j:
+        yield "Cost", prices.text((_took_s(observation), whole_j), (apart_s, apart_j))
+    verdicts = {part.results for part in observation.parts}
+    each = (f"{job.part.job} {_RESULTS[job.part.results]}" for job in jobs)
+    results = _RESULTS[verdicts.pop()] if len(verdicts) == 1 else ", ".join(each)
+    held = "a limit was BROKEN" if LIMIT_BROKEN in observation.flags else "limits held all the time"
+    yield "Results", f"{results}; {'no limits were set' if observation.mode in _FREE else held}"
+
+
+def _took_s(observation: Observation) -> float:
+    return observation.overlap_s + (observation.rest_s or 0.0)
+
+
+def _apart_s(observation: Observation) -> float | None:
+    """The same work one after the other, by the rates alone in the profiles."""
+    stp = _stp(observation)
+    rests = [_speed(part, part.rest_rate) or 0.0 for part in observation.parts]
+    if stp is None or (observation.rest_s and not any(rests)):
+        return None
+    return stp * observation.overlap_s + sum(rests) * (observation.rest_s or 0.0)
+
+
+def _energy(observation: Observation, whole_j: float | None, apart_j: float | None) -> str:
+    if whole_j is None:
+        return "not read"
+    if apart_j is None:
+        is_profiled = all(part.solo_rate and part.solo_power_w for part in observation.parts)
+        why = "too short" if is_profiled else "not every job has a profile"
+        why = FLAGS[FOREIGN_HOST] if FOREIGN_HOST in observation.flags else why
+        return f"{energy_text(whole_j)}; one after the other is not known: {why}"
+    saved = less_or_more(1 - whole_j / apart_j, 0)
+    notes = list[str]()
+    if observation.rest_s and observation.energy_saved is not None:
+        notes.append(f"{less_or_more(observation.energy_saved, 0)} while all ran")
+    if (predicted := observation.predicted_energy_saved) is not None:
+        notes.append(f"{less_or_more(predicted, 0)} predicted")
+    beside = f" ({', '.join(notes)})" if notes else ""
+    return f"{energy_text(whole_j)} instead of {energy_text(apart_j)}: {saved}{beside}"
+
+
+def _time(seen: Observation, stp: float, apart_s: float | None) -> str:
+    """Time of the work, and the part of it that is saved against one after the other."""
+    predicted = _stp(seen, predicted=True)
+    beside = f" ({less_or_more(1 - 1 / predicted, 0)} predicted)" if predicted else ""
+    took = f"{duration_text(_took_s(seen))} instead of {duration_text(apart_s or 0.0)}"
+    saved = less_or_more(1 - 1 / stp, 0) if stp else "no end"
+    while_all = " while all ran" if seen.rest_s else ""
+    return f"{f'{took}: ' if apart_s else ''}{saved}{while_all}{beside}"
+
+
+def _stp(observation: Observation, *, predicted: bool = False) -> float | None:
+    """Sum of relative speeds, observed or predicted; None where one is not known here."""
+    rates = [(part, part.predicted_rate if predicted else part.rate) for part in observation.parts]
+    speeds = [speed for part, rate in rates if (speed := _speed(part, rate)) is not None]
+    is_complete = len(speeds) == len(rates) and FOREIGN_HOST not in observation.flags
+    return sum(speeds) if is_complete else None
+
+
+def _speed(part: ObservedPart, rate: float | None) -> float | None:
+    return rate / part.solo_rate if rate is not None and part.solo_rate else None
+
+
+def _each(job: _Job, width: int) -> str:
+    """Its speed beside what was predicted, how much it did, and how it ended."""
+    part, status = job.part, job.status
+    speed, predicted = _speed(part, part.rate), _speed(part, part.predicted_rate)
+    did: list[str] = []
+    if speed is not None:
+        beside = "" if predicted is None else f" ({100 * predicted:.0f} % predicted)"
+        did.append(f"{speed_text(speed):>5}{beside}")
+    elif part.rate is not None:
+        did.append(f"{in_digits(part.rate, 4)} {part.rate_unit}/s")
+    if part.latency_p99_ms is not None:
+        most = status and status.max_p99_ms
+        promised = "" if most is None else f" ({most:g} promised)"
+        did.append(f"p99 {part.latency_p99_ms:.3g} ms{promised}")
+    if status:
+        did.append(f"{status.steps:,.0f} {status.rate_unit}")
+        did.append(status.outcome if status.exit_code is None else f"exit {status.exit_code}")
+    if part.energy_j is not None:
+        did.append(f"about {energy_text(part.energy_j)}")
+    return f"{part.job:<{width}}  {', '.join(did)}"
+
+
+def _judged(
+    observation: Observation, jobs: Sequence[_Job], forecast: Forecast | None
+) -> Iterator[tuple[str, str]]:
+    """Better or worse than predicted, values out of their ranges, and use of the observation."""
+    remarks = filter(None, [_better(observation), *_outside(observation, jobs, forecast)])
+    if why := observation.doubt:
+        kept = f"Later answers do not use it: {why}."
+    elif all(part.solo_rate for part in observation.parts):
+        kept = "Later answers use it."
+    else:
+        kept = "Later answers use it once each job has a profile."
+    without = "not compared with what was predicted" if forecast else "nothing was predicted"
+    yield "Model", f"{'; '.join(remarks) or without}. {kept}"
+
+
+def _better(observation: Observation) -> str:
+    """By the energy saved, else by the work an hour."""
+    pairs = [
+        (observation.energy_saved, observation.predicted_energy_saved),
+        (_stp(observation), _stp(observation, predicted=True)),
+    ]
+    gains = [
+        measured - said for measured, said in pairs if measured is not None and said is not None
+    ]
+    if not gains:
+        return ""
+    if abs(gains[0]) < 0.005:  # the same to a person
+        return "as predicted"
+    return f"{'better' if gains[0] > 0 else 'worse'} than predicted"
+
+
+def _outside(
+    observation: Observation, jobs: Sequence[_Job], forecast: Forecast | None
+) -> Iterator[str]:
+    values = [
+        (f"rate of {j.part.job}", j.part.rate, j.forecast.rate, f" {j.part.rate_unit}/s")
+        for j in jobs
+        if j.forecast
+    ]
+    values += [("power", observation.power_w, forecast.power_w, " W")] if forecast else []
+    outside: dict[tuple[str, str], list[str]] = {}
+    for name, value, said, unit in values:
+        if value is not None and not said.low <= value <= said.high:
+            expected = f"{unit}, outside {in_digits(said.low, 4)} to {in_digits(said.high, 4)}"
+            outside.setdefault((name, expected), []).append(f"{value:.4g}")
+    yield from (f"{name} {listed(names)}{expected}" for (name, expected), names in outside.items())
+
+
+def _errors(status: LaunchStatus) -> Iterator[tuple[str, str]]:
+    if status.code:
+        yield "Cause", f"{status.code}: {status.cause}"
+    yield from (("", f"{job.job} {job.outcome}: {job.error}") for job in status.jobs if job.error)
+
+
+def _next(status: LaunchStatus, jobs: Sequence[_Job]) -> Iterator[tuple[str, str]]:
+    if jobs:
+        began = [job for job in status.jobs if job.joined_at is None]
+        split = split_of(began, status.sharing)
+        names = as_requested(job.job for job in began)
+        alone = " --alone" if any((job.mean_speed or 0.0) > FASTEST for job in began) else ""
+        yield "Again", f"advisor launch {names} --split {split}{alone}"
+
 
 app = typer.Typer(help="List, show, stop, split again and clean up the launches of this host.")
 
@@ -204,3 +836,303 @@ def _seat(job: JobStatus) -> str:
     speed = f" at {job.speed:.2f}x{of_whom}" if job.speed is not None else ""
     unknown = " (progress unknown)" if job.unread else " (stalled)" if job.stalled_since else ""
     return f"{job.job} {job.share_text}{speed}{unknown}{joined}{left}"
+
+
+@grouped
+def launch(
+    jobs: Annotated[
+        list[str],
+        typer.Argument(
+            help="Names of two to seven jobs with job files; A*3 for three of A",
+            metavar="A B ...",
+            autocompletion=job_names,
+        ),
+    ],
+    *,
+    split: Annotated[
+        str | None,
+        typer.Option(
+            help="Split: 30/70, 100:low/50 (100: no limit, low: low priority), uncapped or"
+            " time-sliced (default: the recommended one)"
+        ),
+    ] = None,
+    share_percent: Annotated[
+        float | None,
+        typer.Option(
+            "--share",
+            help="Share of the joining job, percent (default: the best one)",
+        ),
+    ] = None,
+    gpu: Annotated[str, typer.Option(help="GPU index or UUID; 0,1 for a job on two GPUs")] = "0",
+    objective: ObjectiveOption = None,
+    allow_unsafe: AllowUnsafe = False,
+    stop_on_wrong_results: Annotated[
+        bool,
+        typer.Option(
+            "--stop-on-wrong-results", help="Stop all jobs when one reports a wrong result"
+        ),
+    ] = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="End all jobs when another process computes on the GPU")
+    ] = False,
+    alone: Annotated[
+        bool | None,
+        typer.Option(
+            "--alone/--no-alone",
+            help="First measure each job alone for some seconds, if it has a gate "
+            "(default: if a profile is of another host)",
+        ),
+    ] = None,
+    limit_memory: Annotated[
+        bool,
+        typer.Option(
+            "--limit-memory/--no-memory-limit",
+            help="Limit the GPU memory of each job to its measured need and a margin (MPS)",
+        ),
+    ] = True,
+    when_one_ends: Annotated[
+        WhenOneEnds,
+        typer.Option(
+            help="When a job ends, keep the others running under their limits, or stop them"
+        ),
+    ] = "keep",
+    when_p99_breaks: Annotated[
+        WhenP99Breaks,
+        typer.Option(
+            help="When a server exceeds its p99 limit, report it, or end the newest batch job"
+        ),
+    ] = "tell",
+    duration_s: Annotated[
+        float | None,
+        typer.Option("--duration", help="Stop the jobs after this many seconds"),
+    ] = None,
+    hang_s: Annotated[
+        float | None,
+        typer.Option(
+            "--hang-after",
+            help="End a job (not an idle server) after this many seconds without progress "
+            "(default: show it as stalled)",
+        ),
+    ] = None,
+    tries: Tries = 1,
+    power_limit_w: Annotated[
+        float | None,
+        typer.Option(
+            "--power-limit",
+            help="Lower the GPU's power limit, W, until the end of the launch; needs root",
+        ),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print what would start, and start nothing")
+    ] = False,
+    limits: LimitOptions,
+    then: Annotated[
+        list[str] | None, typer.Option(help="Jobs to launch afterwards, C+D*2; repeatable")
+    ] = None,
+    join: Annotated[
+        str | None, typer.Option(help="Add one job to a running launch", metavar="ID")
+    ] = None,
+    detach: Annotated[
+        bool, typer.Option("--detach", help="Return once all jobs run under proven limits")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Run two to seven jobs together on one GPU at a proven split, and watch them.
+
+    Without --split it uses the recommended split. Ctrl-C stops all jobs in the safe order. Closing
+    the terminal or killing this command leaves them running and watched.
+
+    Example: advisor launch train score --split 66/34 --detach
+    """
+    settings = read_settings()
+    together = [every_job(jobs), *map(_together, then or ())]
+    names = [name for each in together for name in each]
+    by_job_ms, for_all_ms = longest_p99_ms(limits.max_p99 or (), names)
+    first, *rest = (
+        job_requests(each, names, limits.min_speed or (), by_job_ms) for each in together
+    )
+    request = LaunchRequest(
+        jobs=first,
+        then=tuple(rest),
+        split=split,
+        share_percent=share_percent,
+        gpu=gpu,
+        objective=objective,
+        max_p99_ms=for_all_ms,
+        max_power_w=limits.max_power,
+        memory_mib=limits.memory,
+        gpu_model=limits.gpu_model,
+        allow_unsafe=allow_unsafe,
+        stop_on_wrong_results=stop_on_wrong_results,
+        strict=strict,
+        alone=alone,
+        limit_memory=limit_memory,
+        when_one_ends=when_one_ends,
+        when_p99_breaks=when_p99_breaks,
+        duration_s=duration_s,
+        hang_s=hang_s,
+        tries=tries,
+        power_limit_w=power_limit_w,
+        dry_run=dry_run,
+    )
+    resolved = partial(
+        ResolvedLaunch, request=request, profiles=limits.profiles, asked_by=user_name()
+    )
+    if join is not None:
+        request.check_join()
+        folder = find_folder(settings.home / "launches", join)
+        # A launch without a GPU yet cannot be joined; the requested GPU is shown.
+        card = _see_gpu(folder.read_status().gpu_uuid or folder.read_spec().gpu, settings)
+        raise typer.Exit(join_launch(folder, resolved(card=card), settings, as_json=as_json))
+    request.check()
+    check_arguments(request, settings)
+    card = _see_gpu(gpu, settings, needed=not dry_run)
+    spec = make_spec(resolved(card=card), settings)
+    if dry_run:
+        say_lines([as_json_text(spec)] if as_json else _plan_lines(spec, card, settings))
+        return
+    raise typer.Exit(_launch(spec, settings, detach=detach, as_json=as_json))
+
+
+def user_name() -> str:
+    """The user, as launches keep it."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        # In a container a user may be a number only.
+        return str(os.getuid())
+
+
+def _together(text: str) -> tuple[str, ...]:
+    names = every_job(text.split("+"))
+    if len(names) < ADVISED_JOBS or not all(names):
+        raise InputError(f"--then {text} names no jobs to share a GPU", fix="write --then C+D")
+    return names
+
+
+def _see_gpu(name: str, settings: Settings, *, needed: bool = True) -> Gpu | None:
+    """The GPU; None where there is none and it is not needed."""
+    try:
+        return with_units(find_gpus(name), settings)
+    except SourceError:
+        if needed:
+            raise
+        return None
+
+
+def _launch(spec: LaunchSpec, settings: Settings, *, detach: bool, as_json: bool) -> int:
+    """Start the jobs and follow them; the exit code of the command."""
+    folder = create_folder(settings.home / "launches", spec)
+    supervisor = spawn_supervisor(folder, settings, SUPERVISOR)
+    progress = statuses(folder, supervisor)
+    if detach:
+        # Once the limits are proven and all run, or it has failed.
+        status = next(status for status in progress if status.over or status.state == "running")
+        say(as_json_text(final_json(folder, status)) if as_json else folder.launch_id)
+        if status.state == "failed":
+            say(line(status), err=True)
+        return exit_code(status)
+    if not as_json:
+        say_lines((f"! {note}" for note in spec.notes), err=True)
+    show = show_live if plain_console().is_terminal else show_lines
+    with asking_to_stop(folder.ask_stop):
+        status = _show_json(progress, folder) if as_json else show(progress)
+    if not as_json:
+        for screen in end_screens(status, observations(folder), settings.policy.prices):
+            print_screen(screen)
+    return exit_code(status)
+
+
+def join_launch(
+    folder: LaunchFolder, wanted: ResolvedLaunch, settings: Settings, *, as_json: bool
+) -> int:
+    """Ask the supervisor of a launch, and wait for its answer; the exit code of the command.
+
+    Raises:
+        InputError: the launch is not running.
+        NoSplitError: no share for the job is worth it, or keeps the limits.
+    """
+    (name,) = wanted.request.names
+    request = make_join(folder, name, wanted.request.share_percent, wanted, settings)
+    if not as_json:
+        (made,) = request.pairs
+        share = f"{first_status(request, '').jobs[-1].share_text} for {name}"
+        expected = [f"with {share}: {_expected(made, made.forecast)}"] if made.forecast else []
+        say_lines((*expected, *(f"! {note}" for note in request.notes)), err=True)
+    join_name = ask_join(folder, request)
+    try:
+        while (said := join_status(folder, join_name, request)).outcome == "waiting":
+            time.sleep(0.2)
+    except KeyboardInterrupt:
+        withdraw(folder, join_name)
+        raise
+    say(as_json_text(said) if as_json else _join_text(folder.launch_id, said))
+    refused = said.outcome == "refused"
+    return _error_codes().get(said.code or "", AdvisorError.exit_code) if refused else 0
+
+
+def _join_text(launch_id: str, said: JobStatus) -> str:
+    if said.outcome == "refused":
+        return f"{said.job} did not join {launch_id}, which goes on as it was: {said.error}"
+    memory = "no limit" if said.memory_limit_mib is None else f"{said.memory_limit_mib:,} MiB"
+    units = "" if said.units_granted is None else f" ({said.units_granted} units, memory {memory})"
+    return f"{said.job} joined {launch_id} with {said.share_text}{units} at {said.joined_at}"
+
+
+def _plan_lines(spec: LaunchSpec, gpu: Gpu | None, settings: Settings) -> Iterator[str]:
+    model = gpu.model if gpu else "not seen"
+    tried = f", each way for {spec.try_s:g} s and the best to its end" if spec.try_s else ""
+    yield f"nothing is started; on GPU {spec.gpu} ({model}){tried}:"
+    for pair in spec.pairs:
+        card_mib = gpu and gpu.memory_mib
+        yield f"{as_requested(job.name for job in pair.jobs)} at {pair.split}"
+        shares = zip(pair.parts, pair.shares(card_mib), strict=True)
+        for (part, share), alike in groupby(shares):
+            units = f", {part.units} units" if part.units is not None else ""
+            yield f"  {as_requested([part.job.name] * len([*alike]))}: {share.percent:g} %{units}"
+            yield f"    {' '.join(part.job.command)}"
+            bound, _ = read_bound(part.memory_bound)
+            limits = limit_environment(pair, share, gpu, settings)
+            yield from (
+                f"    {name}={text}" for name, text in (bound | dict(part.job.env) | limits).items()
+            )
+        if pair.alone_s:
+            yield f"  first those with a gate run alone for {pair.alone_s:g} s each"
+        yield from (f"  memory: {_memory_text(memory)}" for memory in pair.memory(card_mib))
+        if pair.forecast:
+            yield f"  {_expected(pair, pair.forecast)}"
+            rests = _rests(pair, pair.forecast) if spec.when_one_ends == "keep" else ()
+            yield from dict.fromkeys(rests)
+    yield from (f"! {note}" for note in spec.notes)
+
+
+def _memory_text(memory: MemoryFit) -> str:
+    needs = " + ".join("?" if need is None else f"{need:g}" for need in memory.needs_mib)
+    if memory.most_mib is None:
+        return f"{needs} MiB"
+    verdict = "fits" if memory.fits else "not known whether it fits"
+    return f"{needs} of {memory.most_mib:.0f} MiB: {verdict}"
+
+
+def _expected(pair: LaunchSet, forecast: Forecast) -> str:
+    rates = counted(
+        f"{job.name} {in_digits(expected.rate.value, 4)} {job.progress.unit}/s"
+        for job, expected in zip(pair.jobs, forecast.jobs, strict=True)
+    )
+    saved = forecast.energy_saved
+    than = " energy for the same work than one after the other"
+    energy = f", {less_or_more(saved.value)}{than}" if saved else ""
+    return f"expected: {rates}, {forecast.power_w.value:.0f} W{energy}"
+
+
+def _rests(pair: LaunchSet, forecast: Forecast) -> Iterator[str]:
+    """What it costs that a limit stays when the other jobs have ended."""
+    names = [job.name for job in pair.jobs]
+    for n in reversed(range(len(names))):
+        if saved := forecast.jobs[n].rest_energy_saved:
+            ended = (*names[:n], *names[n + 1 :])
+            yield (
+                f"  once {counted(ended)} {'have' if len(ended) > 1 else 'has'} ended, {names[n]} "
+                f"goes on under its limit: {less_or_more(saved)} energy than its work takes on the "
+                "whole GPU"
+            )

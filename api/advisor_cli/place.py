@@ -3,7 +3,6 @@
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, TypeAlias
 
@@ -118,10 +117,9 @@ def _no_entry(place: str, text: str) -> InputError:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Fleet(LimitOptions):
-    """The jobs and the GPUs, and what counts."""
-
+@grouped
+def place(
+    *,
     jobs: Annotated[
         list[str] | None,
         typer.Argument(
@@ -129,28 +127,28 @@ class _Fleet(LimitOptions):
             metavar="JOBS",
             autocompletion=job_names,
         ),
-    ] = None
+    ] = None,
     gpus: Annotated[
         int | None,
         typer.Option(help="Number of GPUs (default: one for each job)", min=1, max=MOST_PLACED),
-    ] = None
+    ] = None,
     file: Annotated[
         Path | None,
         typer.Option("--jobs", help="File of jobs, one line each: NAME, NAME:40 or NAME:40 3h"),
-    ] = None
+    ] = None,
     work: Annotated[
         list[str] | None,
         typer.Option(
             help="Time that a job takes alone, JOB=3h or 3h for all: plans a queue, in "
             "pairs. Without it jobs run from now on, up to seven on a GPU"
         ),
-    ] = None
+    ] = None,
     also: Annotated[
         list[str] | None,
         typer.Option(
             help="More GPUs, of another model: 'NVIDIA H100 80GB HBM3=16'; not for queues"
         ),
-    ] = None
+    ] = None,
     objective: Annotated[
         Aim | None,
         typer.Option(
@@ -158,65 +156,26 @@ class _Fleet(LimitOptions):
             "throughput: GPU hours, or the end of a queue; fewest-cards: not for "
             "queues"
         ),
-    ] = None
+    ] = None,
     deadline: Annotated[
         str | None,
         typer.Option(help="Time until all work must be done, such as 8h; all jobs run from now on"),
-    ] = None
-    host_cores: Cores = None
-    min_gain: MinGain = None
-    gpu_uuid: GpuUuidOption = None
-    power_limit: PowerLimit = None
+    ] = None,
+    host_cores: Cores = None,
+    min_gain: MinGain = None,
+    gpu_uuid: GpuUuidOption = None,
+    power_limit: PowerLimit = None,
     rack_power: Annotated[
         str | None,
         typer.Option(
             help="Maximum power of all GPUs in use, such as 8kW; finds the power limit "
             "with the most work"
         ),
-    ] = None
-    time_limit: Annotated[float, typer.Option(help="Solver time limit, in seconds", min=0.0)] = 10.0
-
-    def request(self) -> PlacementRequest:
-        """The request of these options.
-
-        Raises:
-            InputError: a line, a work, a speed or a time that cannot be meant.
-        """
-        entries = read_entries(self.jobs or (), self.file)
-        names = list(dict.fromkeys(name for name, _, _ in entries))
-        works = read_works(self.work or (), names)
-        speeds = min_speeds(self.min_speed or (), names)
-        by_job_ms, of_all_ms = longest_p99_ms(self.max_p99 or (), names)
-        return PlacementRequest(
-            jobs=tuple(
-                QueuedJobs(
-                    job=name,
-                    count=count,
-                    work_s=work_s or works.get(name),
-                    min_speed=speeds.get(name),
-                    max_p99_ms=by_job_ms.get(name),
-                )
-                for name, count, work_s in entries
-            ),
-            gpus=self.gpus,
-            objective=self.objective,
-            max_p99_ms=of_all_ms,
-            max_power_w=self.max_power,
-            memory_mib=self.memory,
-            host_cores=self.host_cores,
-            min_gain=self.min_gain,
-            gpu_model=self.gpu_model,
-            gpu_uuid=self.gpu_uuid,
-            power_limit_w=self.power_limit,
-            rack_power_w=None if self.rack_power is None else _watts(self.rack_power),
-            deadline_s=None if self.deadline is None else read_duration(self.deadline),
-            time_limit_s=self.time_limit,
-        )
-
-
-@grouped
-def place(
-    fleet: _Fleet,
+    ] = None,
+    time_limit: Annotated[
+        float, typer.Option(help="Solver time limit, in seconds", min=0.0)
+    ] = 10.0,
+    limits: LimitOptions,
     pairs: Annotated[
         bool, typer.Option("--pairs", help="Print which jobs share a GPU, and how")
     ] = False,
@@ -236,12 +195,41 @@ def place(
 
     Example: advisor place bert-infer-b2:4 vit-train:3 triad:3 --gpus 5
     """
-    settings, request = read_settings(), fleet.request()
-    if (also := _more_gpus(fleet.also or (), fleet.gpu_model)) and request.is_queue:
+    settings, entries = read_settings(), read_entries(jobs or (), file)
+    names = list(dict.fromkeys(name for name, _, _ in entries))
+    works = read_works(work or (), names)
+    speeds = min_speeds(limits.min_speed or (), names)
+    by_job_ms, of_all_ms = longest_p99_ms(limits.max_p99 or (), names)
+    request = PlacementRequest(
+        jobs=tuple(
+            QueuedJobs(
+                job=name,
+                count=count,
+                work_s=work_s or works.get(name),
+                min_speed=speeds.get(name),
+                max_p99_ms=by_job_ms.get(name),
+            )
+            for name, count, work_s in entries
+        ),
+        gpus=gpus,
+        objective=objective,
+        max_p99_ms=of_all_ms,
+        max_power_w=limits.max_power,
+        memory_mib=limits.memory,
+        host_cores=host_cores,
+        min_gain=min_gain,
+        gpu_model=limits.gpu_model,
+        gpu_uuid=gpu_uuid,
+        power_limit_w=power_limit,
+        rack_power_w=None if rack_power is None else _watts(rack_power),
+        deadline_s=None if deadline is None else read_duration(deadline),
+        time_limit_s=time_limit,
+    )
+    if (other_gpus := _more_gpus(also or (), limits.gpu_model)) and request.is_queue:
         raise InputError("a queue is on GPUs of one model", fix="leave out --also, or the work")
-    placement = place_jobs(request, settings, also, fleet.profiles)
-    if fleet.gpu_uuid is not None and placement.card is None:
-        say(f"nothing is known of what the card {fleet.gpu_uuid} draws beside others", err=True)
+    placement = place_jobs(request, settings, other_gpus, limits.profiles)
+    if gpu_uuid is not None and placement.card is None:
+        say(f"nothing is known of what the card {gpu_uuid} draws beside others", err=True)
     if as_json:
         say(as_json_text(placement))
     else:

@@ -79,18 +79,6 @@ class _AdviceOptions(LimitOptions):
     power_limit: PowerLimit = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _RecommendOptions(_AdviceOptions):
-    objective: ObjectiveOption = None
-    work: Annotated[
-        list[str] | None,
-        typer.Option(help="Work of two jobs as time alone, JOB=3h or 3h for both"),
-    ] = None
-    fine: Annotated[bool, typer.Option("--fine", help="Try every split in steps of two SMs")] = (
-        False
-    )
-
-
 @grouped
 def recommend(
     jobs: Annotated[
@@ -102,7 +90,16 @@ def recommend(
             autocompletion=job_names,
         ),
     ],
-    options: _RecommendOptions,
+    *,
+    objective: ObjectiveOption = None,
+    work: Annotated[
+        list[str] | None,
+        typer.Option(help="Work of two jobs as time alone, JOB=3h or 3h for both"),
+    ] = None,
+    fine: Annotated[bool, typer.Option("--fine", help="Try every split in steps of two SMs")] = (
+        False
+    ),
+    options: _AdviceOptions,
     how: Annotated[
         bool, typer.Option("--how", help="Print the lines that start the jobs by hand")
     ] = False,
@@ -126,7 +123,9 @@ def recommend(
     """
     wanted = {"how": how, "why": why, "notes": notes, "all": every}
     details = [name for name, is_wanted in wanted.items() if is_wanted]
-    result = advise(*jobs, every=every, **asdict(options))
+    result = advise(
+        *jobs, objective=objective, work=work, fine=fine, every=every, **asdict(options)
+    )
     if isinstance(result, Partners):
         if placer is not None:
             raise InputError("--as does not apply to 1 job", fix="name the other job, too")

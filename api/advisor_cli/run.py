@@ -49,8 +49,7 @@ from advisor_cli.console import (
     say_lines,
     table_of,
 )
-from advisor_cli.launch import user_name
-from advisor_cli.launch_text import asking_to_stop, speed_text, unread_text
+from advisor_cli.launches import asking_to_stop, speed_text, unread_text, user_name
 from advisor_profiling.testbed import find_gpu, with_units
 
 # Of a job; `ended` is a server that was ended with the last batch job; of the launch of a

@@ -12,7 +12,7 @@ import typer
 
 from advisor.errors import InputError
 from advisor.settings import read_settings
-from advisor_api.http.options import ServeOptions
+from advisor_api.http.access import ServeOptions
 from advisor_api.server import serve as serve_http
 from advisor_cli.console import LogFormat, LogLevel, say
 

@@ -46,7 +46,7 @@ from advisor_cli.console import (
     say,
     table_of,
 )
-from advisor_cli.launch_text import speed_text
+from advisor_cli.launches import speed_text
 
 # Without a named service there is no wait for one that hangs.
 _SERVICE = "http://127.0.0.1:8765"

@@ -768,8 +768,8 @@ class Overlaps(Generic[T]):
             LOG.info("%s work together on %s", names, self._gpu.uuid)
 
 
-MOST_WAITING = 1000
-"""Observations kept for a service that is down; then the oldest go."""
+# Observations kept for a service that is down; then the oldest go.
+_MOST_WAITING = 1000
 
 AGAIN_S = 30.0
 
@@ -795,7 +795,7 @@ class ObservationQueue:
 
     def add(self, record: Record) -> None:
         """One more, to be sent at the next flush."""
-        if len(self._waiting) == MOST_WAITING:
+        if len(self._waiting) == _MOST_WAITING:
             self._waiting.popleft()
             self.lost += 1
         self._waiting.append(record)

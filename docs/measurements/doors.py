@@ -29,7 +29,7 @@ from advisor_advice.launching import ResolvedLaunch
 from advisor_advice.placing import place_jobs
 from advisor_advice.queue import OpenCard, QueueCard, planned
 from advisor_api.app import create_app
-from advisor_api.http.options import ServeOptions
+from advisor_api.http.access import ServeOptions
 from advisor_data.bundled import GPU_MODEL, bundled_solo_points
 
 Answer = tuple[str, tuple[float, ...], float] | None

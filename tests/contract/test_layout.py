@@ -107,7 +107,7 @@ HEAVY = ("sklearn", "fastapi", "sqlalchemy", "pandas", "matplotlib")
             HEAVY,
         ),
         (
-            "advisor_cli.measure.doctor, advisor_cli.jobs, advisor_cli.data",
+            "advisor_cli.measure.doctor, advisor_cli.data",
             HEAVY,
         ),
     ],

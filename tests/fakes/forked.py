@@ -22,7 +22,7 @@ _PROGRAM = Path(__file__).with_name("forking.py")
 
 _MODULES = (
     "advisor_cli.place",
-    "advisor_cli.launch",
+    "advisor_cli.launches",
     "advisor_cli.measure.colocate",
     "advisor_cli.measure.profile",
     "advisor_data.store",
@@ -34,7 +34,7 @@ _MODULES = (
 _SERVING = (
     "advisor.predict.predictions",
     "advisor_api.app",
-    "advisor_api.schemas",
+    "advisor_api.routes.v1",
     "advisor_api.server",
     "advisor_cli.serve",
     "fastapi",

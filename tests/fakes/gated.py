@@ -8,10 +8,8 @@ import httpx
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 
-from advisor_api.http.gate import Gate
-from advisor_api.http.limits import WHOLE
-from advisor_api.http.options import ServeOptions
-from advisor_api.http.routing import answer_errors
+from advisor_api.http.access import WHOLE, ServeOptions
+from advisor_api.http.routing import Gate, answer_errors
 from advisor_api.service import Metrics
 
 

@@ -13,7 +13,7 @@ from waiting import PATIENCE_S
 
 from advisor.settings import read_settings
 from advisor_api.app import create_app
-from advisor_api.http.options import ServeOptions
+from advisor_api.http.access import ServeOptions
 from advisor_api.service import Service
 
 

@@ -15,8 +15,7 @@ import numpy as np
 
 from advisor.predict.profiles import Floats, Profile, make_profiles
 from advisor_audit.audit import Audit, Wanted, audit
-from advisor_audit.owners import families_of
-from advisor_audit.sources import SeriesFile
+from advisor_audit.sources import SeriesFile, families_of
 from advisor_data.bundled import bundled_solo_points
 from advisor_models.single_window import bundled_head
 

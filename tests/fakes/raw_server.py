@@ -25,7 +25,7 @@ JSON = {"Content-Type": "application/json"}
 _WITH_OPTIONS = """
 import json, sys
 from advisor.settings import read_settings
-from advisor_api.http.options import ServeOptions
+from advisor_api.http.access import ServeOptions
 from advisor_api.server import serve
 options = ServeOptions(port=0, **json.loads(sys.argv[1]))
 serve(read_settings(), options, lambda real: print("advisor listens on", real.url, flush=True))

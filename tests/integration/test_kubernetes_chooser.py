@@ -31,11 +31,9 @@ from waiting import eventually
 from advisor.client import Client
 from advisor_kubernetes import names, serve as lease
 from advisor_kubernetes.cluster import NODES
-from advisor_kubernetes.pairing import Policy
+from advisor_kubernetes.pairing import WithoutAdvice
 from advisor_kubernetes.serve import Choosing
 from advisor_node.advice import Answer, AskAdvice, Question, Together
-
-ANY = Policy()
 
 PODS = "/api/v1/namespaces/default/pods"
 
@@ -57,7 +55,7 @@ def api() -> Generator[KubeApi]:
 @pytest.fixture
 def short_lease(monkeypatch: pytest.MonkeyPatch) -> None:
     """A chooser that is killed cannot give its Lease back."""
-    monkeypatch.setattr(lease, "HELD_S", 1)
+    monkeypatch.setattr(lease, "_HELD_S", 1)
     monkeypatch.setattr(lease, "RENEW_S", 0.2)
 
 
@@ -67,11 +65,11 @@ def choosing(
     answers: AskAdvice = knows,
     *,
     service: str | None = None,
-    policy: Policy = ANY,
+    without_advice: WithoutAdvice = "pass",
 ) -> Generator[Choosing]:
     """A chooser in threads, which asks the service at an address; or knows the advice."""
     with Client(service or "http://127.0.0.1:9", timeout_s=0.3) as client:
-        found = Choosing(cluster_at(api.url), client, "advisor", policy)
+        found = Choosing(cluster_at(api.url), client, "advisor", without_advice=without_advice)
         if service is None:
             tell(found, answers)
         with found.running():
@@ -225,7 +223,7 @@ def test_absent_service_holds_pods_and_says_why(api: KubeApi) -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         closed = f"http://127.0.0.1:{probe.getsockname()[1]}"
-    with choosing(api, service=closed, policy=Policy(without_advice="hold")) as found:
+    with choosing(api, service=closed, without_advice="hold") as found:
         make_pods(api, "a", "b", max_wait_s="1")
         for name in "ab":
             eventually(lambda pod=name: any("held, no advice" in text for text in said(api, pod)))

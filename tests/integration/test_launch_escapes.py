@@ -31,7 +31,7 @@ from advisor.launch.folder import LaunchFolder
 from advisor.launch.spec import LaunchStatus, State
 from advisor.runtime.processes import marked_pids, wait_until
 from advisor_cli import launches
-from advisor_cli.launch_text import exit_code
+from advisor_cli.launches import exit_code
 from advisor_profiling import SUPERVISOR
 
 pytestmark = pytest.mark.slow

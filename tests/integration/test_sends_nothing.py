@@ -30,8 +30,7 @@ from advisor.core.gpu import NINE
 from advisor.core.job import Job
 from advisor.launch.folder import append_observation, create_folder
 from advisor.launch.spec import LaunchPart, LaunchSet, LaunchSpec
-from advisor_api.launches.launch_metrics import LaunchMetrics
-from advisor_api.launches.reconciler import ObservationImporter
+from advisor_api.launches.reconciler import LaunchMetrics, ObservationImporter
 from advisor_data import open_store
 from advisor_data.files import write_points
 

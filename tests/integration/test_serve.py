@@ -31,7 +31,7 @@ from waiting import PATIENCE_S
 from advisor.client import ApiError, Client
 from advisor.runtime.processes import cpu_s, descendants, is_stopped, wait_until
 from advisor.settings import read_settings
-from advisor_api.routes.pages import CONTRACT, PAGES
+from advisor_api.app import CONTRACT, PAGES
 from advisor_api.server import Systemd
 
 HOST = b"Host: localhost\r\n"
@@ -117,8 +117,8 @@ import asyncio, os, signal, socket, threading, time
 from starlette.applications import Starlette
 from starlette.routing import Route
 from advisor_api import server
-from advisor_api.http.gate import HttpMetrics
-from advisor_api.http.options import ServeOptions
+from advisor_api.http.routing import HttpMetrics
+from advisor_api.http.access import ServeOptions
 
 def hang(_=None):
     held.append(1)

@@ -19,11 +19,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from uvicorn.server import ServerState
 
 from advisor.errors import InputError, undone_by
-from advisor_api.http.access import Peer, peer_of
-from advisor_api.http.gate import HttpMetrics
-from advisor_api.http.limits import GONE, WHOLE
-from advisor_api.http.options import ServeOptions
-from advisor_api.http.routing import LOG, Fault, error_body
+from advisor_api.http.access import GONE, WHOLE, Peer, ServeOptions, peer_of
+from advisor_api.http.routing import LOG, Fault, HttpMetrics, error_body
 
 _Queue: TypeAlias = "OrderedDict[LimitedProtocol, float]"
 

@@ -254,11 +254,8 @@ def plan(service: Service, wanted: LaunchRequest, caller: Caller) -> LaunchSpec:
     Raises:
         AdvisorError: as `launch`.
     """
-    return _without_commands(_spec(service, wanted, caller)[0])
-
-
-def _without_commands(spec: LaunchSpec) -> LaunchSpec:
-    """The same without commands, variables, paths and addresses of its jobs."""
+    spec = _spec(service, wanted, caller)[0]
+    # The same without commands, variables, paths and addresses of its jobs.
 
     def named(part: LaunchPart) -> LaunchPart:
         job = part.job

@@ -1,22 +1,57 @@
-"""Every route of version 1: answers, records, launches, models, audit log and health."""
+"""Every route of version 1: answers, records, launches, models, audit log and health.
+
+Before them stand the parameters of paths, queries and headers, and the records of request bodies.
+"""
 
 import asyncio
 import contextlib
+import dataclasses
 import json
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from hashlib import sha256
-from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar, cast, get_args
 
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import APIRouter, Depends, Header, Path, Query, Request
 from fastapi.responses import Response, StreamingResponse
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    GetCoreSchemaHandler,
+    GetPydanticSchema,
+    Tag,
+    create_model,
+)
+from pydantic.fields import FieldInfo
+from pydantic_core import CoreSchema, core_schema
 from starlette.exceptions import HTTPException
 
-from advisor.core.records import Observation, PairPoint, Record, SoloPoint
+from advisor.core.gpu import MOST_JOBS
+from advisor.core.job import Verdict
+from advisor.core.records import (
+    OBSERVATION_WORDS,
+    PARTS,
+    Observation,
+    PairPoint,
+    Part,
+    Record,
+    SoloPoint,
+)
 from advisor.errors import AdvisorError, InputError, StoreError
+from advisor.formats.rows import (
+    FIRST_JOB,
+    JOBS,
+    LARGEST_INTEGER,
+    SIGNED,
+    column_types,
+    from_row,
+    received,
+)
 from advisor.formats.wire import as_answer, read, write
 from advisor.launch.folder import LaunchList, Overview
 from advisor.launch.spec import JobStatus, LaunchSpec, LaunchStatus
@@ -45,7 +80,11 @@ from advisor.wire.answers import (
 )
 from advisor.wire.power import InputPowerRequest, InputPredictions, KernelReport, KernelReports
 from advisor.wire.requests import (
+    LAUNCH_ID,
     NAME,
+    PRINTABLE,
+    SET_OF_NAMES,
+    VERSION,
     BatchRequest,
     GainsRequest,
     LaunchRequest,
@@ -70,23 +109,6 @@ from advisor_api.http.routing import (
 )
 from advisor_api.launches import launching
 from advisor_api.launches.launching import Board
-from advisor_api.schemas import (
-    ActiveInQuery,
-    GpuModelInQuery,
-    IdempotencyKey,
-    JobInPath,
-    JobsInPath,
-    JoinInPath,
-    LaunchInPath,
-    LaunchInQuery,
-    LimitInQuery,
-    ObservationsRequest,
-    PointsRequest,
-    SoloPointsRequest,
-    SpanOfObservations,
-    SpanOfPoints,
-    VersionInPath,
-)
 from advisor_api.service import Audited, Service, ServiceOf, changing
 from advisor_data.bundled import all_kernels, all_sensors
 from advisor_data.files import check_import
@@ -99,6 +121,222 @@ from advisor_models.registry import (
     read_artefact,
     standing,
 )
+
+JobInPath: TypeAlias = Annotated[str, Path(pattern=NAME, description="name of a job")]
+JobsInPath: TypeAlias = Annotated[
+    str,
+    Path(
+        pattern=SET_OF_NAMES,
+        description="names of two to seven jobs, such as a+a+b: copies so often as they run",
+    ),
+]
+VersionInPath: TypeAlias = Annotated[
+    str, Path(pattern=VERSION, description="version of a model, or `bundled`")
+]
+GpuModelInQuery: TypeAlias = Annotated[
+    str | None, Query(pattern=PRINTABLE, description="only this GPU model")
+]
+LimitInQuery: TypeAlias = Annotated[
+    int, Query(ge=1, le=1000, description="most entries in the answer")
+]
+
+
+def _moment(text: Any) -> Any:
+    # Not pydantic's own reading, which takes a bare number for seconds since 1970.
+    return datetime.fromisoformat(text) if isinstance(text, str) else text
+
+
+BeforeInQuery: TypeAlias = Annotated[
+    datetime | None,
+    BeforeValidator(_moment),
+    Query(description="only those that started before this moment; without a zone it is UTC"),
+]
+LaunchInPath: TypeAlias = Annotated[str, Path(pattern=LAUNCH_ID, description="id of a launch")]
+JoinInPath: TypeAlias = Annotated[
+    str, Path(pattern=r"^[0-9a-f]{16}$", description="`join_id` of a job that was to join")
+]
+LaunchInQuery: TypeAlias = Annotated[
+    str | None, Query(pattern=LAUNCH_ID, description="only launches before this one")
+]
+IdempotencyKey: TypeAlias = Annotated[
+    str | None,
+    Header(
+        alias="Idempotency-Key",
+        pattern=r"^[!-~]{1,200}$",
+        description="the same key with the same body starts a thing once, however often sent",
+    ),
+]
+ActiveInQuery: TypeAlias = Annotated[bool, Query(description="only launches that are not over")]
+
+
+def _span_of(usual: int) -> Callable[..., Awaitable[Span]]:
+    """What reads a page's parameters, with its usual number of entries."""
+
+    async def span(
+        gpu_model: GpuModelInQuery = None,
+        limit: LimitInQuery = usual,
+        before: BeforeInQuery = None,
+        cursor: Annotated[
+            str | None,
+            Query(
+                pattern=r"^-?[0-9]{1,18}\.[0-9a-f]{32}$", description="`next` of the page before"
+            ),
+        ] = None,
+    ) -> Span:
+        return Span(
+            limit=limit,
+            gpu_model=gpu_model,
+            before_us=None if before is None else us_of(before),
+            after=None if cursor is None else Position.parse(cursor),
+        )
+
+    return span
+
+
+# The parameter of a route that lists points.
+_SpanOfPoints: TypeAlias = Annotated[Span, Depends(_span_of(1000))]
+
+# The parameter of a route that lists observations.
+_SpanOfObservations: TypeAlias = Annotated[Span, Depends(_span_of(100))]
+
+# Records of one request, about what the longest body holds.
+_MOST_POINTS = 1000
+
+# A line of text; advisor.formats.rows refuses what else cannot be printed, which no pattern can
+# say.
+_LINE = r"^[^\u0000-\u001f\u007f-\u00a0\u00ad\u2028\u2029]+$"
+
+_MOST_COLUMNS = 100
+
+
+class _Strict(BaseModel):
+    """Takes what it names, of the type that it names, and nothing else."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False, frozen=True)
+
+
+def _as(kind: type[Record]) -> GetPydanticSchema:
+    """Makes a record of an object that has its columns."""
+    columns = _columns(kind)
+
+    def record(row: BaseModel) -> Record:
+        try:
+            return received(from_row(kind, row.model_dump(exclude_none=True)))
+        except InputError as error:
+            raise ValueError(str(error)) from error
+
+    def schema(_source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
+        row = handler.generate_schema(columns)
+        made = core_schema.no_info_after_validator_function(record, row)
+        return core_schema.no_info_before_validator_function(_of_this_version, made)
+
+    return GetPydanticSchema(schema)
+
+
+def _of_this_version(row: Any) -> Any:
+    """Each unknown column would be a fault of its own."""
+    if isinstance(row, dict) and len(cast("dict[Any, Any]", row)) > _MOST_COLUMNS:
+        raise ValueError(f"it has more than {_MOST_COLUMNS} columns")
+    if isinstance(row, dict) and FIRST_JOB in row:
+        raise ValueError(
+            "columns such as job_1 and share_1_percent are those of flat files: write "
+            '"jobs": [{"job": ..., "share_percent": ...}, ...], one object for each job'
+        )
+    return cast("Any", row)
+
+
+def _columns(kind: type[Record] | type[Part]) -> type[BaseModel]:
+    # The two bundles of keyword arguments are made from data, which no checker can follow.
+    make = cast("Any", create_model)
+    columns = column_types(kind)
+    fields: dict[str, Any] = {
+        field.name: _field(kind, field, *columns[field.name])
+        for field in dataclasses.fields(kind)
+        if field.name in columns
+    }
+    for part in (part for record, part in PARTS.items() if record is kind):
+        jobs: Any = Annotated[list[_columns(part)], Field(min_length=2, max_length=MOST_JOBS)]
+        fields[JOBS] = jobs, Field(description="one object for each job, in any order")
+    doc = (kind.__doc__ or "").splitlines()[0]
+    return make(kind.__name__, __base__=_Strict, __doc__=doc, **fields)
+
+
+def _field(
+    kind: type[Record] | type[Part], column: dataclasses.Field[Any], value: type, optional: bool
+) -> tuple[Any, FieldInfo]:
+    meaning, unit = column.metadata["meaning"], column.metadata["unit"]
+    described: Any = {"description": f"{meaning}, {unit}" if unit else meaning}
+    hint = _hint(kind, column.name, value)
+    if column.default is dataclasses.MISSING:
+        return hint, Field(**described)
+    default = list(column.default) if value is tuple else column.default
+    return (hint | None if optional else hint), Field(default, **described)
+
+
+def _hint(kind: type[Record] | type[Part], name: str, value: type) -> Any:
+    """The type of a column's values with their bounds; advisor.formats.rows checks what is left."""
+    if kind is Observation and name in OBSERVATION_WORDS:
+        return Literal[OBSERVATION_WORDS[name]]
+    return _OF_COLUMN.get(name) or (float if name.endswith(SIGNED) else _HINTS[value])
+
+
+_OF_COLUMN: dict[str, Any] = {
+    "job": Annotated[str, Field(pattern=NAME)],
+    **dict.fromkeys(("gpu_model", "gpu_uuid"), Annotated[str, Field(pattern=PRINTABLE)]),
+    "launch_id": Annotated[str, Field(pattern=LAUNCH_ID)],
+    "results": Literal[get_args(Verdict)],
+    "started_at": Annotated[
+        str, Field(min_length=1, max_length=40, json_schema_extra={"format": "date-time"})
+    ],
+    "share_percent": Annotated[float, Field(gt=0, le=100)],
+}
+
+_HINTS: dict[type, Any] = {
+    str: Annotated[str, Field(pattern=_LINE, min_length=1, max_length=500)],
+    float: Annotated[float, Field(ge=0)],
+    int: Annotated[int, Field(ge=0, le=LARGEST_INTEGER)],
+    bool: bool,
+    tuple: Annotated[
+        list[Annotated[str, Field(pattern=r"^[a-z0-9-]{1,100}$")]],
+        Field(max_length=32, fail_fast=True),
+    ],
+}
+
+
+def _kind(row: object) -> str:
+    return "pair" if isinstance(row, dict) and (JOBS in row or FIRST_JOB in row) else "solo"
+
+
+PointRow: TypeAlias = Annotated[
+    Annotated[SoloPoint, _as(SoloPoint), Tag("solo")]
+    | Annotated[PairPoint, _as(PairPoint), Tag("pair")],
+    Discriminator(_kind),
+]
+
+
+class SoloPointsRequest(_Strict):
+    """All solo points that a job is to have on one GPU model."""
+
+    points: Annotated[
+        list[Annotated[SoloPoint, _as(SoloPoint)]],
+        Field(min_length=2, max_length=_MOST_POINTS, fail_fast=True),
+    ]
+
+
+class PointsRequest(_Strict):
+    """Measured points of both kinds; an object with `jobs` is a pair point."""
+
+    points: Annotated[list[PointRow], Field(min_length=1, max_length=_MOST_POINTS, fail_fast=True)]
+
+
+class ObservationsRequest(_Strict):
+    """What launched pairs really did."""
+
+    observations: Annotated[
+        list[Annotated[Observation, _as(Observation)]],
+        Field(min_length=1, max_length=_MOST_POINTS, fail_fast=True),
+    ]
+
 
 models = v1_router("models")
 
@@ -483,53 +721,10 @@ def _next(end: Position | None) -> str | None:
     return None if end is None else str(end)
 
 
-def _replacement(job: str, points: Sequence[SoloPoint]) -> str:
-    """The GPU model of the points that are to become a job's profile.
-
-    Raises:
-        InputError: points of another job or of several GPU models, or points that make no profile.
-    """
-    if strangers := sorted({p.job for p in points} - {job}):
-        raise InputError(
-            f"a point is of {strangers[0]}", why=f"the profile is of {job}", fix="correct one"
-        )
-    models = sorted({p.gpu_model for p in points})
-    if len(models) > 1:
-        raise InputError(
-            f"the points are of {' and '.join(models[:5])}",
-            why="the profile of one GPU model is replaced at a time",
-            fix="send them one after the other",
-        )
-    check_import(points)
-    if why := why_no_profile(points):
-        raise InputError(
-            f"these points make no profile of {job}",
-            why=f"{why}; it needs 100 % and one smaller share at least",
-            fix="send the points of the whole sweep",
-        )
-    return models[0]
-
-
 def _take_in(service: Service, records: Sequence[Record], kind: type[Record]) -> TakenIn:
     """Keep the records of one kind; those that are there already are left as they are."""
     mine = [record for record in records if isinstance(record, kind)]
     return TakenIn(read=len(mine), new=service.store.add(mine))
-
-
-def _take_in_points(service: Service, points: Sequence[Record]) -> PointsTakenIn:
-    """Keep points of both kinds, and count them.
-
-    Raises:
-        InputError: shares that are fractions, or a second unit of the rates of one job.
-    """
-    flagged_points = with_flags(points)
-    jobs = {point.job for point in flagged_points if isinstance(point, SoloPoint)}
-    check_import(
-        flagged_points, [row for job in jobs for row in service.store.profile_rows(job, job)]
-    )
-    solo, pairs = (_take_in(service, flagged_points, kind) for kind in (SoloPoint, PairPoint))
-    both = solo + pairs
-    return PointsTakenIn(read=both.read, new=both.new, solo=solo, pairs=pairs)
 
 
 profiles = v1_router("profiles")
@@ -550,7 +745,7 @@ async def list_jobs(
 
 @profiles.get("/profiles/{job}", response_model=ProfilePoints)
 async def list_profile_points(
-    job: JobInPath, _: Reader, service: ServiceOf, span: SpanOfPoints
+    job: JobInPath, _: Reader, service: ServiceOf, span: _SpanOfPoints
 ) -> Response:
     """The points of a job alone that recommendations are made from."""
     return await long_answer(lambda: _profile_page(service, job, span))
@@ -564,10 +759,28 @@ def replace_profile(
 
     Those that others sent only an admin replaces.
     """
-    gpu_model = _replacement(job, sent.points)
-    with changing(service, audited, "profile.replace", f"{job} on {gpu_model}"):
+    # They are of this job on one GPU model, and make a profile.
+    if strangers := sorted({p.job for p in sent.points} - {job}):
+        raise InputError(
+            f"a point is of {strangers[0]}", why=f"the profile is of {job}", fix="correct one"
+        )
+    models = sorted({p.gpu_model for p in sent.points})
+    if len(models) > 1:
+        raise InputError(
+            f"the points are of {' and '.join(models[:5])}",
+            why="the profile of one GPU model is replaced at a time",
+            fix="send them one after the other",
+        )
+    check_import(sent.points)
+    if why := why_no_profile(sent.points):
+        raise InputError(
+            f"these points make no profile of {job}",
+            why=f"{why}; it needs 100 % and one smaller share at least",
+            fix="send the points of the whole sweep",
+        )
+    with changing(service, audited, "profile.replace", f"{job} on {models[0]}"):
         points = audited.signed(sent.points)
-        stored = service.store.replace_profile(job, gpu_model, points, audited.owner)
+        stored = service.store.replace_profile(job, models[0], points, audited.owner)
         return answer(Stored(stored=stored))
 
 
@@ -594,7 +807,14 @@ def import_points(sent: PointsRequest, _: Writer, audited: Audited, service: Ser
     What was seen of a process takes the place of what was seen of its beginning.
     """
     with changing(service, audited, "points.import", f"{len(sent.points)} points"):
-        return answer(_take_in_points(service, audited.signed(sent.points)))
+        flagged_points = with_flags(audited.signed(sent.points))
+        jobs = {point.job for point in flagged_points if isinstance(point, SoloPoint)}
+        check_import(
+            flagged_points, [row for job in jobs for row in service.store.profile_rows(job, job)]
+        )
+        solo, pairs = (_take_in(service, flagged_points, kind) for kind in (SoloPoint, PairPoint))
+        both = solo + pairs
+        return answer(PointsTakenIn(read=both.read, new=both.new, solo=solo, pairs=pairs))
 
 
 @profiles.get("/profiles/{job}/components", response_model=ComponentsOfJob)
@@ -607,7 +827,7 @@ async def show_job_components(
 
 @profiles.get("/pairs/{a}/{b}/points", response_model=PairPoints)
 async def list_pair_points(
-    a: JobInPath, b: JobInPath, _: Reader, service: ServiceOf, span: SpanOfPoints
+    a: JobInPath, b: JobInPath, _: Reader, service: ServiceOf, span: _SpanOfPoints
 ) -> Response:
     """What was measured of two jobs together: here, and what came with advisor."""
     return await long_answer(lambda: _page_together(service, (a, b), span))
@@ -615,7 +835,7 @@ async def list_pair_points(
 
 @profiles.get("/sets/{jobs}/points", response_model=PairPoints)
 async def list_set_points(
-    jobs: JobsInPath, _: Reader, service: ServiceOf, span: SpanOfPoints
+    jobs: JobsInPath, _: Reader, service: ServiceOf, span: _SpanOfPoints
 ) -> Response:
     """What was measured of two to seven jobs together: here, and what came with advisor."""
     return await long_answer(lambda: _page_together(service, jobs.split("+"), span))
@@ -637,7 +857,7 @@ def add_observations(
 async def list_observations(
     _: Reader,
     service: ServiceOf,
-    span: SpanOfObservations,
+    span: _SpanOfObservations,
     job: Annotated[str | None, Query(pattern=NAME, description="only pairs with it")] = None,
 ) -> Response:
     """What launched pairs did, the newest first."""
@@ -650,7 +870,7 @@ _Page = TypeVar("_Page", SensorRecords, KernelReports)
 
 
 @power.get("/power/sensors", response_model=SensorRecords)
-async def list_power_sensors(_: Reader, service: ServiceOf, span: SpanOfObservations) -> Response:
+async def list_power_sensors(_: Reader, service: ServiceOf, span: _SpanOfObservations) -> Response:
     """Records of power sensors, the newest first: of this host, and those that are bundled."""
     return await long_answer(
         lambda: _page(SensorRecords, "sensors", all_sensors(service.settings.home), span)
@@ -659,7 +879,7 @@ async def list_power_sensors(_: Reader, service: ServiceOf, span: SpanOfObservat
 
 @power.get("/power/kernels", response_model=KernelReports)
 async def list_measured_kernels(
-    _: Reader, service: ServiceOf, span: SpanOfObservations
+    _: Reader, service: ServiceOf, span: _SpanOfObservations
 ) -> Response:
     """Measured kernels, the newest first: of this host, and those that are bundled."""
     return await long_answer(
@@ -672,15 +892,15 @@ async def predict_input_power(
     request: InputPowerRequest, _: Reader, service: ServiceOf
 ) -> Response:
     """What matrix products are expected to draw, by operands as text or by fingerprints."""
-    return await long_answer(lambda: _predicted(request, service.settings.home))
+    return await long_answer(lambda: _predicted(request, service))
 
 
-def _predicted(request: InputPowerRequest, home: Path) -> InputPredictions:
+def _predicted(request: InputPowerRequest, service: Service) -> InputPredictions:
     # Filling and counting bits are imported with the first question: most services are asked none.
     from advisor_power.data.predictor import NoInputModelError, predicted
 
     try:
-        return predicted(request, home)
+        return predicted(request, service.settings.home)
     except NoInputModelError as missing:
         # No fault of the service: it answers all else, and a model may be made at any time.
         raise not_found(f"{missing.what}: {missing.why}", missing.fix) from missing

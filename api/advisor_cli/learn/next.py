@@ -54,7 +54,24 @@ def show_next(
 
     Example: advisor next --minutes 30 --plan next.yaml
     """
-    so_far = _measured_so_far(read_settings(), gpu_model)
+    settings = read_settings()
+    pairs, solos, observations, drifting = _read_local(settings)
+    points = with_all_bundled(pairs, solos, PointsSource(MEASURED_HERE, len(pairs), len(solos)))
+    # That of most points here; of the bundled ones where there are none.
+    of_points = Counter(record.gpu_model for record in (*pairs, *solos, *observations))
+    model = gpu_model or max(of_points, key=lambda name: of_points[name], default=GPU_MODEL)
+    sound, faults = sound_jobs(settings.jobs_dir)
+    say_lines((f"! {fault}" for fault in faults), err=True)
+    so_far = measured_so_far(
+        points.pairs,
+        points.profiled,
+        points.references,
+        observations,
+        gpu_model=model,
+        jobs=[job.name for job in sound],
+        checked=vendor_of(model) != "nvidia" or checked_counts(settings.home, model) is not None,
+        drifting=drifting,
+    )
     steps = next_steps(so_far, minutes)
     written = _write_plan(steps, plan)
     answer = {
@@ -79,26 +96,6 @@ def _read_local(
         experience = experience_of(store, predictor, checks_of(settings), settings.home)
         drifting = {drift.job for drift in experience.drifts}
         return store.pair_points(), store.solo_points(), store.observations(), drifting
-
-
-def _measured_so_far(settings: Settings, gpu_model: str | None) -> MeasuredSoFar:
-    pairs, solos, observations, drifting = _read_local(settings)
-    points = with_all_bundled(pairs, solos, PointsSource(MEASURED_HERE, len(pairs), len(solos)))
-    # That of most points here; of the bundled ones where there are none.
-    of_points = Counter(record.gpu_model for record in (*pairs, *solos, *observations))
-    model = gpu_model or max(of_points, key=lambda name: of_points[name], default=GPU_MODEL)
-    sound, faults = sound_jobs(settings.jobs_dir)
-    say_lines((f"! {fault}" for fault in faults), err=True)
-    return measured_so_far(
-        points.pairs,
-        points.profiled,
-        points.references,
-        observations,
-        gpu_model=model,
-        jobs=[job.name for job in sound],
-        checked=vendor_of(model) != "nvidia" or checked_counts(settings.home, model) is not None,
-        drifting=drifting,
-    )
 
 
 def _write_plan(steps: Sequence[NextStep], path: Path | None) -> Path | None:

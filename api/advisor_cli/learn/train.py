@@ -240,51 +240,49 @@ def write_metrics(path: Path, report: RetrainReport) -> None:
         f"the metrics cannot be written to {path}",
         fix="give another file with --metrics; the run itself came to its end",
     ):
+        registry = CollectorRegistry()
+        by_reason = dict.fromkeys(REASONS, 0) | {
+            left.reason: left.points for left in report.left_out
+        }
+        families: tuple[tuple[str, str, tuple[str, ...], Mapping[tuple[str, ...], float]], ...] = (
+            (
+                "last_success_timestamp_seconds",
+                "When it last came to its end",
+                (),
+                {(): datetime.fromisoformat(report.at).timestamp()},
+            ),
+            (
+                "outcome",
+                "1 for how it ended",
+                ("outcome",),
+                {(name,): name == report.outcome for name in OUTCOMES},
+            ),
+            ("champion_info", "1 for the model in use", ("version",), {(report.champion,): 1}),
+            ("new_points", "Points not learned yet", (), {(): report.new_points}),
+            (
+                "left_out_points",
+                "New points that were left out",
+                ("reason",),
+                {(name,): count for name, count in by_reason.items()},
+            ),
+            (
+                "left_out_launches",
+                "Launches that teach nothing",
+                ("reason",),
+                {(left.reason,): left.points for left in report.launches_left_out},
+            ),
+            *(
+                (f"{figure}_percent", f"Mean {figure}, jobs unseen", ("group", "model"), values)
+                for figure in ("error", "regret")
+                if (values := _of(report, figure))
+            ),
+        )
+        for name, text, labels, values in families:
+            gauge = Gauge(f"advisor_retrain_{name}", text, labels, registry=registry)
+            for words, value in values.items():
+                (gauge.labels(*words) if words else gauge).set(value)
         # At once, since a collector may read it at any moment.
-        replace_file(path, generate_latest(_metrics(report)), PUBLIC_FILE)
-
-
-def _metrics(report: RetrainReport) -> CollectorRegistry:
-    registry = CollectorRegistry()
-    by_reason = dict.fromkeys(REASONS, 0) | {left.reason: left.points for left in report.left_out}
-    families: tuple[tuple[str, str, tuple[str, ...], Mapping[tuple[str, ...], float]], ...] = (
-        (
-            "last_success_timestamp_seconds",
-            "When it last came to its end",
-            (),
-            {(): datetime.fromisoformat(report.at).timestamp()},
-        ),
-        (
-            "outcome",
-            "1 for how it ended",
-            ("outcome",),
-            {(name,): name == report.outcome for name in OUTCOMES},
-        ),
-        ("champion_info", "1 for the model in use", ("version",), {(report.champion,): 1}),
-        ("new_points", "Points not learned yet", (), {(): report.new_points}),
-        (
-            "left_out_points",
-            "New points that were left out",
-            ("reason",),
-            {(name,): count for name, count in by_reason.items()},
-        ),
-        (
-            "left_out_launches",
-            "Launches that teach nothing",
-            ("reason",),
-            {(left.reason,): left.points for left in report.launches_left_out},
-        ),
-        *(
-            (f"{figure}_percent", f"Mean {figure}, jobs unseen", ("group", "model"), values)
-            for figure in ("error", "regret")
-            if (values := _of(report, figure))
-        ),
-    )
-    for name, text, labels, values in families:
-        gauge = Gauge(f"advisor_retrain_{name}", text, labels, registry=registry)
-        for words, value in values.items():
-            (gauge.labels(*words) if words else gauge).set(value)
-    return registry
+        replace_file(path, generate_latest(registry), PUBLIC_FILE)
 
 
 def _of(report: RetrainReport, figure: str) -> dict[tuple[str, ...], float]:

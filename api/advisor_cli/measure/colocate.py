@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -29,7 +29,6 @@ from advisor_cli.console import (
     AllowUnsafe,
     AsJson,
     as_json_text,
-    grouped,
     plain_console,
     say,
 )
@@ -69,7 +68,7 @@ from advisor_profiling.campaign.plan import (
     run_name,
     write_set,
 )
-from advisor_profiling.fanout import FanOut, run_everywhere
+from advisor_profiling.fanout import FanOut, OnWhat, run_everywhere
 from advisor_profiling.reports import ConsoleReporter
 from advisor_profiling.testbed import (
     Mode,
@@ -85,130 +84,59 @@ from advisor_profiling.window import SETS, Clock, WindowRules, rules_for
 _NAMED, _SETS_NAMED = 3, 8
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _ColocateRequest:
-    file: Annotated[
-        Path | None,
-        typer.Argument(help="Plan file (docs/colocate.md); or --among or --pairs", metavar="PLAN"),
-    ] = None
-    among: Annotated[str, typer.Option(help="All pairs of these jobs, such as a,b,c")] = ""
-    pairs: Annotated[str, typer.Option(help="Pairs, such as a+b,c+d")] = ""
-    sets: Annotated[
-        str,
-        typer.Option(
-            help=f"Sets of 2 to {MOST_JOBS} jobs, such as a+b+c,a+a+d@50 (d limited to 50 %)"
-        ),
-    ] = ""
-    splits: Annotated[
-        str | None,
-        typer.Option(
-            help="nine, uncapped, time-sliced, 70/70, '66+66 units' "
-            f"(default: {DEFAULT_SPLITS}). For sets: uncapped, time-sliced "
-            f"(default: {DEFAULT_SET_SPLITS})"
-        ),
-    ] = None
-    sample: Annotated[int | None, typer.Option(min=1, help="Draw this many pairs from --among")] = (
-        None
-    )
-    repeats: Annotated[
-        int | None, typer.Option(min=1, help="Windows for each pair and split (default: 1)")
-    ] = None
-    run: Annotated[
-        str | None, typer.Option(help="Name of the run; a new one measures everything again")
-    ] = None
-    tries: Annotated[
-        int,
-        typer.Option(
-            "--try",
-            min=1,
-            max=3,
-            help="Measure this many of the best options of one set, as `advisor launch "
-            "--try` does, and print the best; launches nothing",
-        ),
-    ] = 1
+def _plan_of(
+    jobs: Mapping[str, Job],
+    file: Path | None,
+    run: str | None,
+    splits: str | None,
+    repeats: int | None,
+    sample: int | None,
+    **which: str,
+) -> Plan:
+    """The plan of a file, or of options: `among`, `pairs` or `sets`.
 
-    def plan(self, jobs: Mapping[str, Job]) -> Plan:
-        """The plan of a file or of options.
-
-        Raises:
-            InputError: there is none, or more than one, or it cannot be understood.
-        """
-        if (self.file is not None) + sum(map(bool, (self.among, self.pairs, self.sets))) != 1:
-            raise InputError(
-                "what to measure is not clear",
-                fix="give a plan file, or --among, or --pairs, or --sets",
-            )
-        if self.file is None:
-            if self.sets and self.sample:
-                raise InputError(
-                    "--sample has no meaning with --sets", fix="it draws pairs of --among"
-                )
-            default = DEFAULT_SET_SPLITS if self.sets else DEFAULT_SPLITS
-            return plan_from_options(
-                self.among,
-                self.pairs,
-                default if self.splits is None else self.splits,
-                1 if self.repeats is None else self.repeats,
-                self.run,
-                sample=self.sample,
-                sets=self.sets,
-            )
-        options = {"splits": self.splits, "repeats": self.repeats, "sample": self.sample}
-        if given := [f"--{name}" for name, value in options.items() if value not in (None, "")]:
-            raise InputError(
-                f"{', '.join(given)} cannot be combined with a plan file",
-                fix="write it into the plan",
-            )
-        plan = load_plan(self.file, jobs)
-        return plan if self.run is None else replace(plan, name=run_name(self.run))
+    Raises:
+        InputError: there is none, or more than one, or it cannot be understood.
+    """
+    if (file is not None) + sum(map(bool, which.values())) != 1:
+        raise InputError(
+            "what to measure is not clear",
+            fix="give a plan file, or --among, or --pairs, or --sets",
+        )
+    if file is None:
+        if which["sets"] and sample:
+            raise InputError("--sample has no meaning with --sets", fix="it draws pairs of --among")
+        default = DEFAULT_SET_SPLITS if which["sets"] else DEFAULT_SPLITS
+        return plan_from_options(
+            splits=default if splits is None else splits,
+            repeats=1 if repeats is None else repeats,
+            name=run,
+            sample=sample,
+            **which,
+        )
+    options = {"splits": splits, "repeats": repeats, "sample": sample}
+    if given := [f"--{name}" for name, value in options.items() if value not in (None, "")]:
+        raise InputError(
+            f"{', '.join(given)} cannot be combined with a plan file", fix="write it into the plan"
+        )
+    plan = load_plan(file, jobs)
+    return plan if run is None else replace(plan, name=run_name(run))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _ColocateWhere:
-    gpu: Annotated[str, typer.Option(help="Index, UUID, several (0,1) or `replay`")] = "0"
-    shard: Annotated[str, typer.Option(help="Part of the plan, such as 2/8")] = "1/1"
-    on: On = "here"
-    shards: Annotated[
-        int, typer.Option(min=0, help="With --on: number of parts, each for one GPU of a node")
-    ] = 0
-    window: Annotated[
-        float | None, typer.Option(min=0.5, help="Longest window, s (default: 8, for sets 5)")
-    ] = None
-    source: Telemetry = None
-    noise: Noise = False
-    dry_run: Annotated[
-        bool,
-        typer.Option(
-            "--dry-run", help="Print what would be measured and for how long, and measure nothing"
-        ),
-    ] = False
-    allow_unsafe: AllowUnsafe = False
-    as_json: AsJson = False
+def _shard_names(on: OnWhat, shards: int, shard: str, gpu: str) -> list[str]:
+    """What the parts are called that an engine places; none on this host.
 
-    def gpus(self) -> list[str]:
-        """Each by its index or UUID.
-
-        Raises:
-            InputError: there is none.
-        """
-        if not (gpus := [word.strip() for word in self.gpu.split(",") if word.strip()]):
-            raise InputError(f"--gpu {self.gpu!r} names no GPU", fix="write --gpu 0, or --gpu 0,1")
-        return gpus
-
-    def shard_names(self) -> list[str]:
-        """What the parts are called that an engine places; none on this host.
-
-        Raises:
-            InputError: the options do not go together.
-        """
-        if (self.on == "here") != (self.shards == 0):
-            raise InputError(
-                "--on and --shards belong together", fix="write --on slurm --shards 8, or neither"
-            )
-        check_engine(self.on, self.gpu)
-        if self.on != "here" and self.shard != "1/1":
-            raise InputError("--shard cannot be combined with --on", fix="give --shards alone")
-        return [f"shard-{number}-of-{self.shards}" for number in range(1, self.shards + 1)]
+    Raises:
+        InputError: the options do not go together.
+    """
+    if (on == "here") != (shards == 0):
+        raise InputError(
+            "--on and --shards belong together", fix="write --on slurm --shards 8, or neither"
+        )
+    check_engine(on, gpu)
+    if on != "here" and shard != "1/1":
+        raise InputError("--shard cannot be combined with --on", fix="give --shards alone")
+    return [f"shard-{number}-of-{shards}" for number in range(1, shards + 1)]
 
 
 def _check_anything(answer: Mapping[str, Any], plan: Plan) -> None:
@@ -323,8 +251,66 @@ def _measured_pairs(campaign: Campaign) -> int:
     return sum("failed" not in point.flags for point in points)
 
 
-@grouped
-def colocate(what: _ColocateRequest, where: _ColocateWhere) -> None:
+def colocate(
+    file: Annotated[
+        Path | None,
+        typer.Argument(help="Plan file (docs/colocate.md); or --among or --pairs", metavar="PLAN"),
+    ] = None,
+    among: Annotated[str, typer.Option(help="All pairs of these jobs, such as a,b,c")] = "",
+    pairs: Annotated[str, typer.Option(help="Pairs, such as a+b,c+d")] = "",
+    sets: Annotated[
+        str,
+        typer.Option(
+            help=f"Sets of 2 to {MOST_JOBS} jobs, such as a+b+c,a+a+d@50 (d limited to 50 %)"
+        ),
+    ] = "",
+    splits: Annotated[
+        str | None,
+        typer.Option(
+            help="nine, uncapped, time-sliced, 70/70, '66+66 units' "
+            f"(default: {DEFAULT_SPLITS}). For sets: uncapped, time-sliced "
+            f"(default: {DEFAULT_SET_SPLITS})"
+        ),
+    ] = None,
+    sample: Annotated[int | None, typer.Option(min=1, help="Draw this many pairs from --among")] = (
+        None
+    ),
+    repeats: Annotated[
+        int | None, typer.Option(min=1, help="Windows for each pair and split (default: 1)")
+    ] = None,
+    run: Annotated[
+        str | None, typer.Option(help="Name of the run; a new one measures everything again")
+    ] = None,
+    tries: Annotated[
+        int,
+        typer.Option(
+            "--try",
+            min=1,
+            max=3,
+            help="Measure this many of the best options of one set, as `advisor launch "
+            "--try` does, and print the best; launches nothing",
+        ),
+    ] = 1,
+    gpu: Annotated[str, typer.Option(help="Index, UUID, several (0,1) or `replay`")] = "0",
+    shard: Annotated[str, typer.Option(help="Part of the plan, such as 2/8")] = "1/1",
+    on: On = "here",
+    shards: Annotated[
+        int, typer.Option(min=0, help="With --on: number of parts, each for one GPU of a node")
+    ] = 0,
+    window: Annotated[
+        float | None, typer.Option(min=0.5, help="Longest window, s (default: 8, for sets 5)")
+    ] = None,
+    source: Telemetry = None,
+    noise: Noise = False,
+    dry_run: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run", help="Print what would be measured and for how long, and measure nothing"
+        ),
+    ] = False,
+    allow_unsafe: AllowUnsafe = False,
+    as_json: AsJson = False,
+) -> None:
     """Measure pairs or sets of jobs on one GPU at splits: rates, and the power of all.
 
     Each point is kept as soon as it is measured; after Ctrl-C or a crash the same command goes on.
@@ -332,19 +318,23 @@ def colocate(what: _ColocateRequest, where: _ColocateWhere) -> None:
     Example: advisor colocate --pairs train+score --splits 30/70,50/50
     """
     settings, console = read_settings(), plain_console(stderr=True)
-    gpus, part = where.gpus(), part_of(where.shard)
-    check_replay(gpus, where.noise, where.source)
-    names = where.shard_names()
+    if not (gpus := [word.strip() for word in gpu.split(",") if word.strip()]):
+        raise InputError(f"--gpu {gpu!r} names no GPU", fix="write --gpu 0, or --gpu 0,1")
+    part = part_of(shard)
+    check_replay(gpus, noise, source)
+    names = _shard_names(on, shards, shard, gpu)
     jobs = _jobs(settings, gpus[0], console)
-    chosen = what.plan(jobs)
+    chosen = _plan_of(jobs, file, run, splits, repeats, sample, among=among, pairs=pairs, sets=sets)
     card = None
     if gpus[0] == REPLAY:
         with _open(settings, REPLAY, chosen) as replay:
             card = replay.gpu
-            say_replay(console, card.model, where.noise)
+            say_replay(console, card.model, noise)
     options: Sequence[LaunchSet] = ()
-    if what.tries > 1:
-        options = _options(what, jobs, card, gpus[0], settings)
+    if tries > 1:
+        if splits or "@" in sets:
+            raise InputError("a split is given", fix="leave out --splits and @ in --sets, or --try")
+        options = _options(sets, tries, jobs, card, gpus[0], settings)
         entries = tuple(
             PlanEntry(
                 sets=(tuple(map(Member, (job.name for job in option.jobs), option.split.shares)),),
@@ -352,11 +342,11 @@ def colocate(what: _ColocateRequest, where: _ColocateWhere) -> None:
             )
             for option in options
         )
-        name = chosen.name if what.run else f"{chosen.name}-try"
+        name = chosen.name if run else f"{chosen.name}-try"
         chosen = replace(chosen, name=name, entries=entries)
     jobs |= {name: with_fingerprint(jobs[name]) for name in chosen.jobs(jobs) & jobs.keys()}
-    here = where.on == "here" and len(gpus) == 1
-    timing = measured_timing(settings, gpus[0], where.source, console) if here else None
+    here = on == "here" and len(gpus) == 1
+    timing = measured_timing(settings, gpus[0], source, console) if here else None
     with stoppable(console), open_points(settings, gpus[0]) as store:
         campaign = Campaign(
             plan=chosen,
@@ -365,36 +355,43 @@ def colocate(what: _ColocateRequest, where: _ColocateWhere) -> None:
             measured=bundled_points(),
             store=store,
             reporter=ConsoleReporter(console, replayed=gpus[0] == REPLAY),
-            rules=rules_for(where.window, timing, SETS if chosen.has_sets else WindowRules()),
-            dry_run=where.dry_run,
+            rules=rules_for(window, timing, SETS if chosen.has_sets else WindowRules()),
+            dry_run=dry_run,
             # A replay computes nothing.
             counts=partial(
-                counts_on, home=settings.home, allow_unsafe=where.allow_unsafe or gpus[0] == REPLAY
+                counts_on, home=settings.home, allow_unsafe=allow_unsafe or gpus[0] == REPLAY
             ),
         )
         before = _measured_pairs(campaign)
-        answer, code = _answer(campaign, where, names, settings, console)
+        answer, code = (
+            _on_single_gpu(campaign, settings, gpus[0], source, noise)
+            if here
+            else _on_several(campaign, on, gpus, names, settings, console)
+        )
         if part == (1, 1):  # others may have what this part has not
             _check_anything(answer, chosen)
-        _show_campaign(answer, campaign, before, options, as_json=where.as_json)
+        _show_campaign(answer, campaign, before, options, as_json=as_json)
     if code:
         raise typer.Exit(code)
 
 
 def _options(
-    what: _ColocateRequest, jobs: Mapping[str, Job], card: Gpu | None, gpu: str, settings: Settings
+    sets: str,
+    tries: int,
+    jobs: Mapping[str, Job],
+    card: Gpu | None,
+    gpu: str,
+    settings: Settings,
 ) -> list[LaunchSet]:
     """The best ways of sharing of one set, whose plan was read before.
 
     Raises:
-        InputError: it has limits, or a job has no profile.
+        InputError: a job has no profile.
         NoSplitError: its jobs should not share.
     """
-    if what.splits or "@" in what.sets:
-        raise InputError("a split is given", fix="leave out --splits and @ in --sets, or --try")
-    jobs_of_set = [named(name.strip(), jobs) for name in sorted(what.sets.split("+"))]
+    jobs_of_set = [named(name.strip(), jobs) for name in sorted(sets.split("+"))]
     launch = ResolvedLaunch(
-        request=LaunchRequest.of(*(job.name for job in jobs_of_set), tries=what.tries),
+        request=LaunchRequest.of(*(job.name for job in jobs_of_set), tries=tries),
         card=card or with_units(find_gpu(gpu), settings),
     )
     return [
@@ -403,26 +400,30 @@ def _options(
     ]
 
 
-def _answer(
+def _on_several(
     campaign: Campaign,
-    where: _ColocateWhere,
+    on: OnWhat,
+    gpus: Sequence[str],
     names: list[str],
     settings: Settings,
     console: Console,
 ) -> tuple[dict[str, Any], int]:
-    """What came of the campaign, of all GPUs together, and the exit code."""
-    gpus, run = where.gpus(), campaign.plan.name
-    if where.on != "here":
-        wanted = FanOut(names=names, on=where.on, run=run, options=("--shards", "0"))
-    elif len(gpus) > 1:
-        wanted = FanOut(names=[f"GPU {gpu}" for gpu in gpus], gpus=gpus, part=campaign.part)
+    """What came of the campaign on all GPUs together, and the exit code."""
+    if on != "here":
+        wanted = FanOut(names=names, on=on, run=campaign.plan.name, options=("--shards", "0"))
     else:
-        return _on_single_gpu(campaign, settings, gpus[0], where.source, where.noise)
+        wanted = FanOut(names=[f"GPU {gpu}" for gpu in gpus], gpus=gpus, part=campaign.part)
     answers, code = run_everywhere(wanted, settings, campaign.store, liner(console))
-    answer = _total(answers)
-    for skipped in answer["skipped"] if where.on != "here" else ():
+    total = dict(answers[0])
+    for key in ("windows", "to_measure", "measured", "estimated_s"):
+        total[key] = sum(answer[key] for answer in answers)
+    total["cost"] = asdict(sum((Cost(**answer["cost"]) for answer in answers), Cost()))
+    for key in ("planned", "failures"):
+        total[key] = [item for answer in answers for item in answer[key]]
+    # Each GPU leaves out the same pairs, for the same reasons.
+    for skipped in total["skipped"] if on != "here" else ():
         campaign.reporter.phase(f"skipping {' + '.join(skipped['pair'])}: {skipped['reason']}")
-    return answer, code
+    return total, code
 
 
 def _on_single_gpu(
@@ -476,14 +477,3 @@ def _jobs(settings: Settings, gpu: str, console: Console) -> dict[str, Job]:
         console.print(f"! {fault}", highlight=False, soft_wrap=True)
     sound = next((jobs for jobs, _ in by_folder if jobs), list[Job]())
     return {job.name: job for job in sound if job.gpus == 1}
-
-
-def _total(answers: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    total = dict(answers[0])
-    for key in ("windows", "to_measure", "measured", "estimated_s"):
-        total[key] = sum(answer[key] for answer in answers)
-    total["cost"] = asdict(sum((Cost(**answer["cost"]) for answer in answers), Cost()))
-    for key in ("planned", "failures"):
-        total[key] = [item for answer in answers for item in answer[key]]
-    # Each GPU leaves out the same pairs, for the same reasons.
-    return total

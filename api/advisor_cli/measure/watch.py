@@ -61,7 +61,7 @@ _HOST_COLUMNS: "Sequence[tuple[str, Callable[[HostJob], str]]]" = (
         lambda job: "-" if job.rate is None else f"{in_digits(job.rate, 4)} {job.rate_unit}/s",
     ),
     ("watts", lambda job: _number(job.power_w, "W")),
-    ("SMs active", lambda job: _percent(job.sm_active_percent)),
+    ("SMs active", lambda job: _number(job.sm_active_percent, "%")),
     ("half a GPU", lambda job: _range_text(job.half_speed, "%", WHOLE)),
     ("fills it", lambda job: {True: "yes", False: "no", None: "-"}[job.fills]),
 )
@@ -253,7 +253,7 @@ def _cells(gpu: WatchedGpu) -> tuple[str, ...]:
         f"{gpu.index} {gpu.model}",
         _number(gpu.power_w, "W"),
         _number(gpu.power_limit_w, "W"),
-        _percent(gpu.sm_active_percent),
+        _number(gpu.sm_active_percent, "%"),
         _number(gpu.memory_mib, "MiB"),
         " ".join(map(str, gpu.others)) or "none",
     )
@@ -268,10 +268,6 @@ def _range_text(of: "Interval | None", unit: str, times: float = 1.0) -> str:
         return "-"
     value, low, high = (f"{times * number:,.0f}" for number in (of.value, of.low, of.high))
     return f"{value} ({low} to {high}) {unit}"
-
-
-def _percent(value: float | None) -> str:
-    return "-" if value is None else f"{value:.0f} %"
 
 
 def _keep(pid: int, job: Job, point: "SoloPoint") -> None:

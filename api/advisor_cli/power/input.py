@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.table import Table
@@ -51,7 +51,7 @@ from advisor_power.data.predictor import (
     predictions,
     with_features,
 )
-from advisor_power.data.training import TrainedInputs, points_of
+from advisor_power.data.training import points_of
 from advisor_power.gpu_worker import WorkerPlace
 
 _NOTES = {
@@ -332,7 +332,27 @@ def train(
         trained = training.fit_inputs(measured, tick, gpu_model)
     manifest = training.write_input_model(folder, trained)
     lines = [*_lines(manifest, unused), f"written: {folder}"]
-    say_lines([as_json_text(_to_json(trained, manifest, unused, folder))] if as_json else lines)
+    say_lines(
+        [
+            as_json_text(
+                {
+                    "version": manifest.version,
+                    "points": len(trained.points),
+                    "held_back": manifest.dataset.held_back,
+                    "patterns": list(manifest.dataset.patterns),
+                    "dtypes": {of.dtype: of.points for of in manifest.types},
+                    "left_out": {**unused, **trained.left_out},
+                    "sha256": manifest.dataset.sha256,
+                    "coverage": manifest.coverage,
+                    "bounds": {of.dtype: to_plain(of.bounds) for of in manifest.types},
+                    "figures": dict(manifest.figures),
+                    "files": [str(folder / name) for name in (*manifest.files, "manifest.json")],
+                }
+            )
+        ]
+        if as_json
+        else lines
+    )
 
 
 def _read(
@@ -365,24 +385,6 @@ def _of_file(file: Path) -> tuple[tuple[InputPoint, ...], dict[str, int]]:
     return points_of(read_kept(file)) if is_kept else (read_input_points(file), {})
 
 
-def _to_json(
-    trained: TrainedInputs, manifest: InputManifest, unused: dict[str, int], folder: Path
-) -> dict[str, Any]:
-    return {
-        "version": manifest.version,
-        "points": len(trained.points),
-        "held_back": manifest.dataset.held_back,
-        "patterns": list(manifest.dataset.patterns),
-        "dtypes": {of.dtype: of.points for of in manifest.types},
-        "left_out": {**unused, **trained.left_out},
-        "sha256": manifest.dataset.sha256,
-        "coverage": manifest.coverage,
-        "bounds": {of.dtype: to_plain(of.bounds) for of in manifest.types},
-        "figures": dict(manifest.figures),
-        "files": [str(folder / name) for name in (*manifest.files, "manifest.json")],
-    }
-
-
 def _lines(manifest: InputManifest, unused: dict[str, int]) -> Iterator[str]:
     facts, figures = manifest.dataset, manifest.figures
     types = ", ".join(f"{of.points} of {of.dtype}" for of in manifest.types)
@@ -404,14 +406,14 @@ def _lines(manifest: InputManifest, unused: dict[str, int]) -> Iterator[str]:
 
 def _error_lines(figures: Mapping[str, float]) -> Iterator[str]:
     for kind, word in _KINDS.items():
-        if f"{kind}_points" in figures:
-            yield f"  {word}, {figures[f'{kind}_points']:.0f} points, off by (nine of ten within)"
-            yield from _method_lines(figures, kind)
-
-
-def _method_lines(figures: Mapping[str, float], kind: str) -> Iterator[str]:
-    end = f"_{kind}_mean_error_percent"
-    names = (key.removesuffix(end) for key in figures if key.endswith(end))
-    for method in (name for name in names if not name.startswith("real_")):
-        mean, p90 = (figures[f"{method}_{kind}_{what}_error_percent"] for what in ("mean", "p90"))
-        yield f"    {method:<12} {mean:5.2f} % ({p90:.2f} %)"
+        if f"{kind}_points" not in figures:
+            continue
+        yield f"  {word}, {figures[f'{kind}_points']:.0f} points, off by (nine of ten within)"
+        end = f"_{kind}_mean_error_percent"
+        names = (key.removesuffix(end) for key in figures if key.endswith(end))
+        yield from (
+            f"    {method:<12} {figures[f'{method}{end}']:5.2f} % "
+            f"({figures[f'{method}_{kind}_p90_error_percent']:.2f} %)"
+            for method in names
+            if not method.startswith("real_")
+        )

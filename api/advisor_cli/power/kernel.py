@@ -1,8 +1,7 @@
 """`advisor power sensor` and `advisor power kernel`: how a card reads power, what a run draws."""
 
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, TypeAlias
 
@@ -20,19 +19,17 @@ from advisor_cli.console import (
     AsJson,
     Curve,
     as_json_text,
-    grouped,
     plain_console,
     say_lines,
     show_chart,
 )
 from advisor_cli.measure.testbeds import stoppable
 from advisor_data.bundled import all_sensors
-from advisor_power.gpu_worker import AnsweringSpec, WorkerPlace, script_workload
+from advisor_power.gpu_worker import WorkerPlace, script_workload
 from advisor_power.kernels import (
     IDLE,
     LEAD_S,
     KernelPlan,
-    Sensors,
     WantedKernel,
     bytes_of,
     check_resolution,
@@ -113,19 +110,17 @@ def _record_sensor(gpu_name: str, python: str, settings: Settings, console: Cons
         load = script_workload(
             backend, settings, "power_load.py", python=python, units=None, folder=folder
         )
-        recorded = _record(load, file, console)
+        try:
+            recorded = record(
+                load, file, time.time_ns(), lambda line: console.print(f"  {line}", highlight=False)
+            )
+        except KeyboardInterrupt:
+            console.print(
+                f"stopped; what was recorded is in {file}", soft_wrap=True, highlight=False
+            )
+            raise typer.Exit(STOPPED) from None
     console.print(f"recorded in {file}", soft_wrap=True, highlight=False)
     return recorded
-
-
-def _record(load: AnsweringSpec, file: Path, console: Console) -> Trace:
-    try:
-        return record(
-            load, file, time.time_ns(), lambda line: console.print(f"  {line}", highlight=False)
-        )
-    except KeyboardInterrupt:
-        console.print(f"stopped; what was recorded is in {file}", soft_wrap=True, highlight=False)
-        raise typer.Exit(STOPPED) from None
 
 
 def _as_json(record: SensorRecord, recorded: Trace) -> dict[str, object]:
@@ -307,66 +302,32 @@ def _scaled(joules: float) -> str:
     return f"{joules:.4g} J" if abs(joules) >= 1 else f"{joules * 1000:.4g} mJ"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _OperationOptions:
-    """The operation that is meant: one of ours, or what `call` names."""
-
+def kernel(
     name: Annotated[
         str,
         typer.Argument(
             help="gemm, gemv, triad, copy, all-gather or all-reduce", metavar="OPERATION"
         ),
-    ] = ""
-    m: Annotated[int, typer.Option("--m", min=1, help="Rows, or elements of an array")] = 4096
-    n: Annotated[int, typer.Option("--n", min=1, help="Columns")] = 4096
-    k: Annotated[int, typer.Option("--k", min=1, help="Length of the sums")] = 4096
+    ] = "",
+    m: Annotated[int, typer.Option("--m", min=1, help="Rows, or elements of an array")] = 4096,
+    n: Annotated[int, typer.Option("--n", min=1, help="Columns")] = 4096,
+    k: Annotated[int, typer.Option("--k", min=1, help="Length of the sums")] = 4096,
     size: Annotated[
         str, typer.Option("--bytes", help="Size of a collective over two GPUs, such as 64KiB")
-    ] = "512MiB"
-    dtype: Annotated[str, typer.Option(help="bf16, fp16, fp32 or tf32")] = "bf16"
+    ] = "512MiB",
+    dtype: Annotated[str, typer.Option(help="bf16, fp16, fp32 or tf32")] = "bf16",
     call: Annotated[
         str,
         typer.Option(
             metavar="MODULE:FUNCTION", help="Command to measure instead of a named operation"
         ),
-    ] = ""
+    ] = "",
     rotate: Annotated[
         bool, typer.Option("--rotate", help="Rotate inputs so that they do not stay in a cache")
-    ] = False
+    ] = False,
     after: Annotated[
         str, typer.Option(help='Operation just before each measured burst, as "gemm --m 8192"')
-    ] = ""
-
-    @property
-    def before(self) -> str:
-        """Operation just before each measured burst, idle included."""
-        return self.after or IDLE
-
-    @property
-    def together(self) -> bool:
-        return self.name in ("all-gather", "all-reduce")
-
-    def recorded_name(self) -> str:
-        """As reports call it.
-
-        Raises:
-            InputError: `size` is none.
-        """
-        sizes = {"m": self.m, "n": self.n, "k": self.k, "bytes": bytes_of(self.size)}
-        return self.call or operation_name(self.name, sizes, self.dtype, rotate=self.rotate)
-
-    def options(self) -> tuple[str, ...]:
-        sizes = ("--m", str(self.m), "--n", str(self.n), "--k", str(self.k))
-        if self.together:
-            sizes = ("--bytes", self.size)
-        what = ("--call", self.call) if self.call else (self.name, *sizes, "--dtype", self.dtype)
-        rotate = ("--rotate",) if self.rotate else ()
-        return (*what, *rotate, *(("--after", self.after) if self.after else ()))
-
-
-@grouped
-def kernel(
-    what: _OperationOptions,
+    ] = "",
     gpu: Annotated[str, typer.Option(help="Index, UUID or `replay`")] = "0",
     gpu_model: ReplayedModel = None,
     units: Annotated[
@@ -390,60 +351,74 @@ def kernel(
 
     Example: advisor power kernel gemm --gpu replay
     """
+    before, together = after or IDLE, name in ("all-gather", "all-reduce")
     wanted = WantedKernel(
         resolution_ms=resolution_ms,
         runs=runs,
-        before=what.before,
-        lead_s=LEAD_S if what.after else 0.0,
+        before=before,
+        lead_s=LEAD_S if after else 0.0,
         fresh=fresh,
     )
-    if bool(what.name) == bool(what.call):
+    if bool(name) == bool(call):
         raise InputError(
-            f"both {what.name} and --call were given" if what.call else "no operation was named",
+            f"both {name} and --call were given" if call else "no operation was named",
             fix="name gemm, gemv, triad, copy, all-gather or all-reduce, or a function with --call "
             "module:function",
         )
     _check_gpu_model(gpu, gpu_model)
     settings, console = read_settings(), plain_console(stderr=True)
-    place = WorkerPlace(gpu=gpu, units=units, python=python)
-    report = (
-        _replay(what, units, gpu_model, console)
-        if gpu == REPLAY
-        else _measure(what, place, wanted, settings, console)
-    )
+    if gpu == REPLAY:
+        sizes = {"m": m, "n": n, "k": k, "bytes": bytes_of(size)}
+        operation = call or operation_name(name, sizes, dtype, rotate=rotate)
+        report = recorded_kernel(operation, before, units, gpu_model)
+        _say_power_replay(console, "measurement", report)
+    elif together and (after or rotate):
+        raise InputError(
+            f"{name} goes with neither --after nor --rotate",
+            fix="leave them out: a collective runs after idle, with one set of inputs",
+        )
+    else:
+        of_array = ("--m", str(m), "--n", str(n), "--k", str(k))
+        named = (name, *(("--bytes", size) if together else of_array), "--dtype", dtype)
+        options = (
+            *(("--call", call) if call else named),
+            *(("--rotate",) if rotate else ()),
+            *(("--after", after) if after else ()),
+        )
+        place = WorkerPlace(gpu=gpu, units=units, python=python)
+        report = _measure(options, place, wanted, settings, console, together=together)
     say_lines([as_json_text(report)] if as_json else report_lines(report))
     if report.curve and not as_json:
         title = f"W, in bins of {report.resolution_ms:.3g} ms"
         show_chart(_curves(report), title=title, below="ms since the start of a run", height=18)
 
 
-def _replay(
-    what: _OperationOptions, units: int | None, gpu_model: str | None, console: Console
-) -> KernelReport:
-    report = recorded_kernel(what.recorded_name(), what.before, units, gpu_model)
-    _say_power_replay(console, "measurement", report)
-    return report
-
-
 def _measure(
-    what: _OperationOptions,
+    options: Sequence[str],
     place: WorkerPlace,
     wanted: WantedKernel,
     settings: Settings,
     console: Console,
+    *,
+    together: bool,
 ) -> KernelReport:
-    sensors = _sensors(place.gpu, wanted.resolution_ms, settings, console)
-    if what.together and (what.after or what.rotate):
-        raise InputError(
-            f"{what.name} goes with neither --after nor --rotate",
-            fix="leave them out: a collective runs after idle, with one set of inputs",
+    # What is known of the card's sensors, and what of that must be said.
+    card = find_gpu(place.gpu)
+    record, channel = sensors_of(card, all_sensors(settings.home))
+    check_resolution(channel, wanted.resolution_ms)
+    if record.gpu_uuid != card.uuid:
+        origin = origin_of(record, card.uuid)
+        console.print(f"record of the power sensor: {origin}", soft_wrap=True)
+    if not channel.accepted:
+        console.print(
+            "the sensor record misses its own requirements: bands may be too narrow",
+            soft_wrap=True,
         )
     console.print("  starting ...", highlight=False)
-    opening = open_kernel_bench(
-        settings, sensors[1], place, what.options(), second_gpu=what.together
-    )
+    opening = open_kernel_bench(settings, channel, place, options, second_gpu=together)
     report, planned = _progress(console, wanted.resolution_ms)
     with stoppable(console), opening as bench:
+        sensors = record, channel
         return measure_operation(
             bench, bench.worker.gpu, sensors, wanted, settings.home, report, planned
         )
@@ -471,19 +446,3 @@ def _progress(
         )
 
     return report, planned
-
-
-def _sensors(gpu: str, resolution_ms: float, settings: Settings, console: Console) -> Sensors:
-    """What is known of the card's sensors, and what of that must be said."""
-    card = find_gpu(gpu)
-    record, channel = sensors_of(card, all_sensors(settings.home))
-    check_resolution(channel, resolution_ms)
-    if record.gpu_uuid != card.uuid:
-        origin = origin_of(record, card.uuid)
-        console.print(f"record of the power sensor: {origin}", soft_wrap=True)
-    if not channel.accepted:
-        console.print(
-            "the sensor record misses its own requirements: bands may be too narrow",
-            soft_wrap=True,
-        )
-    return record, channel

@@ -216,8 +216,8 @@ class UserDaemon:
 
 LOG = logging.getLogger("advisor.node")
 
-IDLE_S = 600.0
-"""Without a job, and with nothing that waits for the service, it ends after this time."""
+# Without a job, and with nothing that waits for the service, it ends after this time.
+_IDLE_S = 600.0
 
 
 def run_agent(folder: Path, settings: Settings, service: Client, stop: threading.Event) -> None:
@@ -234,8 +234,8 @@ def run_agent(folder: Path, settings: Settings, service: Client, stop: threading
     for _ in keep_looking(agent.look, stop):
         now_s = time.monotonic()
         busy_s = now_s if agent.is_busy else busy_s
-        if now_s - busy_s > IDLE_S:
-            LOG.info("no job for %.0f s: the next Prolog starts another agent", IDLE_S)
+        if now_s - busy_s > _IDLE_S:
+            LOG.info("no job for %.0f s: the next Prolog starts another agent", _IDLE_S)
             break
     agent.close()
 

@@ -312,7 +312,12 @@ class QueueRound:
             return
         first, later = meeting.there[0], meeting.coming
         if not first.pending:
-            yield from self._joins(meeting, answer)
+            if place := self._place(meeting, answer):
+                node, counted = place
+                those = listed(f"job {job.key} ({_name(job)})" for job in meeting.there)
+                why = f"of a GPU beside {those}, split {answer.split}"
+                joined = self._share(meeting, answer, len(meeting.there), counted, why)
+                yield replace(joined, node=node)
             later = later[1:]
         yield from (
             Change(
@@ -340,13 +345,6 @@ class QueueRound:
         counted = min(WHOLE - len(others), max(_part(shares, place, WHOLE), WHOLE // 2 + 1))
         why = f"of a GPU, held for {listed(map(_name, others))}, split {answer.split}"
         return self._share(meeting, answer, place, counted, why)
-
-    def _joins(self, meeting: _Meeting, answer: Together) -> Iterator[Change]:
-        if place := self._place(meeting, answer):
-            node, counted = place
-            those = listed(f"job {job.key} ({_name(job)})" for job in meeting.there)
-            why = f"of a GPU beside {those}, split {answer.split}"
-            yield replace(self._share(meeting, answer, len(meeting.there), counted, why), node=node)
 
     def _share(
         self, meeting: _Meeting, answer: Together, place: int, counted: int, why: str

@@ -38,7 +38,7 @@ from advisor.runtime.backend import (
 from advisor.runtime.processes import owner_of, wait_until
 from advisor.settings import Settings
 from advisor.wire.requests import NAME
-from advisor_api.http.gate import family
+from advisor_api.http.routing import family
 from advisor_kubernetes import names
 from advisor_kubernetes.cluster import (
     NODES,
@@ -371,7 +371,18 @@ def read_pod(raw: Object) -> _SharedPod | None:
         booked_percent=booked or names.BOOKED_PERCENT,
         memory_mib=_memory_mib(notes.get(names.MEMORY_LIMIT)),
     )
-    _check(pod)
+    good = re.fullmatch("[0-9A-Za-z-]{1,63}", pod.uid) and re.fullmatch(NAME, pod.job)
+    try:
+        shares = good and pod.share
+    except (InputError, ValueError):
+        shares = None
+    if not shares:
+        raise InputError(
+            f"the pod {pod.namespace}/{pod.name} has the job {pod.job!r} "
+            f"and the share {pod.share_text!r}",
+            why="the annotations were not written by the partner chooser, or were changed since",
+            fix="delete the pod and let its owner make another one",
+        )
     return pod
 
 
@@ -385,22 +396,6 @@ def _memory_mib(limit: str | None) -> int | None:
             fix="delete the pod and let its owner make another one",
         )
     return int(match[1])
-
-
-def _check(pod: _SharedPod) -> None:
-    # The uid becomes the name of a folder on the host.
-    good = re.fullmatch("[0-9A-Za-z-]{1,63}", pod.uid) and re.fullmatch(NAME, pod.job)
-    try:
-        shares = good and pod.share
-    except (InputError, ValueError):
-        shares = None
-    if not shares:
-        raise InputError(
-            f"the pod {pod.namespace}/{pod.name} has the job {pod.job!r} "
-            f"and the share {pod.share_text!r}",
-            why="the annotations were not written by the partner chooser, or were changed since",
-            fix="delete the pod and let its owner make another one",
-        )
 
 
 def _pod_of(pid: int) -> str | None:

@@ -760,18 +760,6 @@ all others each second the next."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Policy:
-    """What a site has decided of the choice.
-
-    Attributes:
-        mixed_nodes: Pods of several namespaces may have GPUs of one node.
-    """
-
-    without_advice: WithoutAdvice = "pass"
-    mixed_nodes: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Stay:
     """A pod that waits on; it `held_up` longer than it should."""
 
@@ -790,6 +778,7 @@ class Round:
     Attributes:
         pods: All that the webhook has changed.
         now_s: Seconds since 1970.
+        mixed_nodes: Pods of several namespaces may have GPUs of one node.
         allowed: The most GPUs of a namespace, where its quotas bound them.
         unread: Why that is unknown, by namespace: its pods wait.
         others: What all other pods ask of nodes, by node.
@@ -800,7 +789,8 @@ class Round:
     nodes: Sequence[Node]
     ask: AskAdvice
     now_s: float
-    policy: Policy
+    without_advice: WithoutAdvice = "pass"
+    mixed_nodes: bool = False
     allowed: Mapping[str, int] = field(default_factory=dict[str, int])
     unread: Mapping[str, str] = field(default_factory=dict[str, str])
     others: Mapping[str, Mapping[str, float]] = field(
@@ -810,7 +800,7 @@ class Round:
 
     def decide(self) -> Iterator[PodDecision]:
         """What each waiting pod does now; by namespace, that of the oldest first."""
-        cards = _Cards(self.nodes, self.pods, self.others, mixed_nodes=self.policy.mixed_nodes)
+        cards = _Cards(self.nodes, self.pods, self.others, mixed_nodes=self.mixed_nodes)
         # A pod whose partner has its share already gets its own, beside that partner only.
         promised = {write.pod.uid: write for write in unfinished(self.pods, {})}
         for write in promised.values():
@@ -980,7 +970,7 @@ class _Tenant:
             refused = f" (not beside those that are there: {refusals[0].why})" if refusals else ""
             why = f"no advice: {silent}" if silent else f"waits for a partner{refused}"
             return Stay(pod=pod, why=why, held_up=silent is not None)
-        if silent and self.round.policy.without_advice == "hold":
+        if silent and self.round.without_advice == "hold":
             return Stay(pod=pod, why=f"held, no advice: {silent}", held_up=True)
         reason = refusals[0].why if refusals else "no partner came"
         why = f"no advice: {silent}" if silent else reason

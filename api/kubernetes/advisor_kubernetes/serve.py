@@ -36,12 +36,9 @@ from starlette.types import ASGIApp, Scope
 from advisor.client import Client
 from advisor.core.records import grouped
 from advisor.errors import AdvisorError, InputError
-from advisor_api.http.access import ANONYMOUS_READER, Caller
+from advisor_api.http.access import ANONYMOUS_READER, QUESTION, Caller, Most, ServeOptions
 from advisor_api.http.connections import CERTIFIED
-from advisor_api.http.gate import Gate, HttpMetrics
-from advisor_api.http.limits import QUESTION, Most
-from advisor_api.http.options import ServeOptions
-from advisor_api.http.routing import answer_errors
+from advisor_api.http.routing import Gate, HttpMetrics, answer_errors
 from advisor_kubernetes import names
 from advisor_kubernetes.admission import Advise, review
 from advisor_kubernetes.cluster import (
@@ -61,9 +58,9 @@ from advisor_kubernetes.cluster import (
 from advisor_kubernetes.pairing import (
     Node,
     Pod,
-    Policy,
     Round,
     Stay,
+    WithoutAdvice,
     Write,
     added,
     requested,
@@ -193,8 +190,8 @@ class Events:
         self._waits = {uid: said_s for uid, said_s in self._waits.items() if uid in uids}
 
 
-HELD_S = 15
-"""A holder that has not renewed for so long has lost it."""
+# A holder that has not renewed for so long has lost it.
+_HELD_S = 15
 
 RENEW_S = 5.0
 
@@ -249,10 +246,10 @@ class Lease:
         if stamp != self._stamp[0]:
             self._stamp = stamp, now
         holder = spec.get("holderIdentity")
-        if holder in (None, "", self._identity) or now - self._stamp[1] >= HELD_S:
+        if holder in (None, "", self._identity) or now - self._stamp[1] >= _HELD_S:
             self._write(lease, self._identity)
             # From before the request: others count from after it.
-            self._held_until = now + HELD_S
+            self._held_until = now + _HELD_S
 
     def _get(self) -> Object:
         try:
@@ -264,7 +261,7 @@ class Lease:
 
     def _write(self, lease: Object, holder: str) -> None:
         moment = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-        spec = {"holderIdentity": holder, "leaseDurationSeconds": HELD_S, "renewTime": moment}
+        spec = {"holderIdentity": holder, "leaseDurationSeconds": _HELD_S, "renewTime": moment}
         body = {**lease, "metadata": {**part(lease, "metadata"), "name": _NAME}, "spec": spec}
         if word(part(lease, "metadata"), "resourceVersion"):
             self._cluster.put(f"{self._list}/{_NAME}", body)
@@ -288,10 +285,23 @@ class Choosing:
             another process chooses.
     """
 
-    def __init__(self, cluster: Cluster, service: Client, namespace: str, policy: Policy) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        service: Client,
+        namespace: str,
+        *,
+        without_advice: WithoutAdvice = "pass",
+        mixed_nodes: bool = False,
+    ) -> None:
         self.metrics = metrics = HttpMetrics()
         self.username: str | None = None
-        self._cluster, self._advice, self._policy = cluster, Advice(service), policy
+        self._cluster, self._advice = cluster, Advice(service)
+        self._looking = functools.partial(
+            Round,
+            without_advice=without_advice,
+            mixed_nodes=mixed_nodes,
+        )
         self._lease = Lease(cluster, namespace, f"{socket.gethostname()}-{os.urandom(4).hex()}")
         self._events = Events(cluster)
         self._waiting = metrics.gauge(
@@ -420,12 +430,11 @@ class Choosing:
             self._events.say_of_node(node.name, "GpusOfferedTwice", node.refused)
         allowed, unread = gpus_allowed(self._quota_mirror.objects())
         others = grouped(self._other_mirror.objects(), lambda item: str(item["node"]))
-        decisions = Round(
+        decisions = self._looking(
             pods=pods,
             nodes=heard(nodes, self._heard, now),
             ask=self._advice.answers,
             now_s=time.time(),
-            policy=self._policy,
             allowed=allowed,
             unread=unread,
             others={

@@ -12,7 +12,6 @@ from scripted_http import Reply, scripted_http
 
 from advisor.errors import InputError, SourceError
 from advisor_audit.audit import Pages
-from advisor_audit.owners import Owner
 from advisor_audit.sources import (
     CLOCK,
     FREE,
@@ -21,6 +20,7 @@ from advisor_audit.sources import (
     TENSOR_ACTIVE,
     TOTAL,
     USED,
+    Owner,
     Prometheus,
     Series,
     SeriesFile,

@@ -24,10 +24,9 @@ from advisor_audit.audit import (
     pairing_labels,
     saved,
 )
-from advisor_audit.owners import FAMILIES, Owner
 from advisor_audit.packing import Packer, Survey, Walk, Workload, WorkloadKind
 from advisor_audit.phases import LeftOut, Segment, Watched, gpu_pages, segments
-from advisor_audit.sources import Series, Source, metrics_for
+from advisor_audit.sources import FAMILIES, Owner, Series, Source, metrics_for
 from advisor_data.bundled import bundled_solo_points
 from advisor_models.single_window import bundled_head
 

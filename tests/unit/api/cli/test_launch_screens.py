@@ -25,7 +25,7 @@ from advisor.launch.run_queue import (
 from advisor.launch.spec import Drift, Forecast, JobForecast, JobStatus, LaunchPart, LaunchStatus
 from advisor_advice.queue import QueueLook, QueueRun
 from advisor_cli.console import plain_console, print_screen
-from advisor_cli.launch_text import (
+from advisor_cli.launches import (
     end_screens,
     line,
     show_lines,

@@ -26,16 +26,19 @@ from advisor.wire.requests import BatchRequest
 from advisor_api import service as service_module
 from advisor_api.http.access import (
     ANONYMOUS_READER,
+    QUESTION,
+    Bodies,
+    Buckets,
     Caller,
+    Hosts,
     Peer,
+    ServeOptions,
     TokenCache,
     caller_of,
     caller_of_peer,
+    check_options,
 )
-from advisor_api.http.gate import Gate
-from advisor_api.http.limits import QUESTION, Bodies, Buckets, Hosts
-from advisor_api.http.options import ServeOptions, check_options
-from advisor_api.http.routing import error_body, fault_of, log_fault
+from advisor_api.http.routing import Gate, error_body, fault_of, log_fault
 from advisor_api.service import Metrics, NotReadyError, RequestAudit, ServiceReadiness
 from advisor_api.worker_process import worked
 from advisor_data.state import AuditEntry, ServiceState, Token

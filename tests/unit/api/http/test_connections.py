@@ -28,7 +28,7 @@ from uvicorn.config import Config
 from uvicorn.server import ServerState
 
 from advisor.errors import InputError
-from advisor_api.http.access import peer_of
+from advisor_api.http.access import ServeOptions, peer_of
 from advisor_api.http.connections import (
     Certificate,
     Connections,
@@ -36,7 +36,6 @@ from advisor_api.http.connections import (
     listening,
     without_offer,
 )
-from advisor_api.http.options import ServeOptions
 from advisor_api.service import Metrics
 
 pytestmark = pytest.mark.anyio
@@ -178,7 +177,7 @@ CODES = {
 @pytest.mark.parametrize("trick", TRICKS)
 async def test_tricks_are_refused_with_a_code(trick: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """At once: the rest of a body that is here already is not waited for."""
-    monkeypatch.setattr("advisor_api.http.limits._DRAINED_S", 1000)
+    monkeypatch.setattr("advisor_api.http.access._DRAINED_S", 1000)
     head, status = TRICKS[trick]
     line, _, rest = head.partition(b"\r\n")
     sent = line + b"\r\n" + CLOSE + rest + b"\r\n" + (b"{}" if LENGTH in head else b"")

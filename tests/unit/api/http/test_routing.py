@@ -16,14 +16,23 @@ from gated import behind_gate, run
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 from advisor_api.http import routing
-from advisor_api.http.access import Admin, Reader, TokenCache, Writer
-from advisor_api.http.gate import family
-from advisor_api.http.limits import BATCH, LONG_BYTES, QUESTION, ROWS, most_of
+from advisor_api.http.access import (
+    BATCH,
+    LONG_BYTES,
+    QUESTION,
+    ROWS,
+    Admin,
+    Reader,
+    TokenCache,
+    Writer,
+    most_of,
+)
 from advisor_api.http.routing import (
     DirectRoute,
     add_routes,
     answer,
     codes_of,
+    family,
     long_answer,
     may_refuse,
     v1_router,

@@ -41,7 +41,6 @@ from advisor_kubernetes.pairing import (
     Node,
     Pod,
     PodDecision,
-    Policy,
     Round,
     Start,
     Stay,
@@ -54,7 +53,6 @@ from advisor_node.advice import Answer, Apart, NoAnswer, Question, Together
 
 NOW_S = 1_000_000.0
 APART = Apart("exclusive is better")
-ANY = Policy()
 Decided = TypeVar("Decided", bound=PodDecision)
 Ask: TypeAlias = Callable[[Collection[Question]], Mapping[Question, Answer]]
 
@@ -88,7 +86,6 @@ def decided(
     pods: list[Pod],
     nodes: list[Node],
     known: Mapping[frozenset[str], float],
-    policy: Policy = ANY,
     otherwise: Answer = APART,
     seen: list[Question] | None = None,
     needs: bool = True,
@@ -114,7 +111,7 @@ def decided(
             )
         return found
 
-    return [*Round(pods=pods, nodes=nodes, ask=ask, now_s=NOW_S, policy=policy, **more).decide()]
+    return [*Round(pods=pods, nodes=nodes, ask=ask, now_s=NOW_S, **more).decide()]
 
 
 def only(kind: type[Decided], *round_: Any, **more: Any) -> Decided:
@@ -126,7 +123,7 @@ def only(kind: type[Decided], *round_: Any, **more: Any) -> Decided:
 def decided_by(
     ask: Ask, pods: list[Pod], nodes: list[Node], now_s: float = NOW_S
 ) -> list[PodDecision]:
-    return [*Round(pods=pods, nodes=nodes, ask=ask, now_s=now_s, policy=ANY).decide()]
+    return [*Round(pods=pods, nodes=nodes, ask=ask, now_s=now_s).decide()]
 
 
 def good(shares: str = "30/70") -> Together:
@@ -410,7 +407,7 @@ def test_pods_of_two_namespaces_are_on_no_node_together() -> None:
     assert isinstance(stay, Stay)
     first = Pod.read(merged(stored("a", "a"), start.writes()[0].body))
     only(Stay, [first, other], [node("n", "GPU-1", "GPU-2")], {})
-    mixed = decided(pods, [node("n", "GPU-1", "GPU-2")], {}, Policy(mixed_nodes=True))
+    mixed = decided(pods, [node("n", "GPU-1", "GPU-2")], {}, mixed_nodes=True)
     assert [type(decision) for decision in mixed] == [Start, Start]
 
 
@@ -508,10 +505,11 @@ def test_pod_that_waited_long_enough_runs_alone() -> None:
 @pytest.mark.parametrize(("without", "outcome"), [("pass", Start), ("hold", Stay)])
 def test_policy_says_what_pods_do_without_advice(without: WithoutAdvice, outcome: type) -> None:
     """Only after their wait: a restart of the service sends nobody to a whole GPU at once."""
-    silent, policy = NoAnswer("nobody listens"), Policy(without_advice=without)
+    silent = NoAnswer("nobody listens")
     for age_s, expected in ((99, outcome), (5, Stay)):
         pods = [waiting(name, name, age_s=age_s) for name in "ab"]
-        found = decided(pods, [node("n", "GPU-1", "GPU-2")], {}, policy, silent)
+        nodes = [node("n", "GPU-1", "GPU-2")]
+        found = decided(pods, nodes, {}, otherwise=silent, without_advice=without)
         assert [type(d) for d in found] == [expected, expected]
         assert "no advice: nobody listens" in found[0].why
 
@@ -813,7 +811,7 @@ def test_a_lease_is_lost_and_taken_by_our_own_clock(
     api.create(LEASE.rpartition("/")[0], {"metadata": {"name": "advisor-chooser"}, "spec": spec})
     ours = Lease(cluster_at(api.url), "advisor", "we")
     assert not ours.take()
-    monkeypatch.setattr(serve, "HELD_S", 0.5)
+    monkeypatch.setattr(serve, "_HELD_S", 0.5)
     eventually(ours.take)
     assert api.get(LEASE)["spec"]["holderIdentity"] == "we"
     answers, api.refuse = api.refuse, away

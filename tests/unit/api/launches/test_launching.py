@@ -49,11 +49,9 @@ from advisor.runtime.processes import wait_until
 from advisor.settings import Settings, read_settings
 from advisor.wire.answers import AuditEntry
 from advisor.wire.requests import LaunchRequest
-from advisor_api.http.access import Caller
-from advisor_api.http.options import ServeOptions
+from advisor_api.http.access import Caller, ServeOptions
 from advisor_api.launches import cards, reconciler as housekeeping, reconciler as launch_reconciler
 from advisor_api.launches.cards import HostCards
-from advisor_api.launches.launch_metrics import LaunchMetrics
 from advisor_api.launches.launching import (
     HIDDEN,
     last_heard,
@@ -66,6 +64,7 @@ from advisor_api.launches.launching import (
 from advisor_api.launches.reconciler import (
     TRIES,
     Housekeeping,
+    LaunchMetrics,
     ObservationImporter,
     Reconciler,
     reconciling,
@@ -337,7 +336,7 @@ def test_energy_is_counted_from_zero_and_told_while_a_launch_runs(
 
 def test_energy_of_launches_only_grows(monkeypatch: pytest.MonkeyPatch) -> None:
     """What sharing lost is a number of its own, and names of jobs have an end."""
-    monkeypatch.setattr("advisor_api.launches.launch_metrics.MOST_JOBS", 1)
+    monkeypatch.setattr("advisor_api.launches.reconciler._MOST_JOBS", 1)
     saved = replace(
         SEEN,
         parts=tuple(replace(part, energy_j=300.0) for part in SEEN.parts),
@@ -513,7 +512,7 @@ def test_a_supervisor_that_never_begins_is_given_up(
     service: Service, spawned: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is started a few times, then the launch is failed, and the H200 is free for the next."""
-    monkeypatch.setattr(launch_reconciler, "HALF_S", 0.0)
+    monkeypatch.setattr(launch_reconciler, "_HALF_S", 0.0)
     service.state.add_launch(row())
     reconciler = Reconciler(service, LaunchMetrics())
     for _ in range(TRIES + 3):

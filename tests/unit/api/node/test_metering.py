@@ -285,7 +285,7 @@ def test_observations_wait_for_a_service_that_is_down(monkeypatch: pytest.Monkey
 
 
 def test_a_queue_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room, "MOST_WAITING", 2)
+    monkeypatch.setattr(room, "_MOST_WAITING", 2)
     waiting = ObservationQueue(Mock())
     one = together(5).observe("n", "slurm")
     for _ in range(5):

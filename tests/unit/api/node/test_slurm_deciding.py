@@ -592,7 +592,7 @@ def test_it_ends_when_there_was_nothing_to_do(
 ) -> None:
     """The next Prolog starts another one, which reads its settings again."""
     monkeypatch.setattr(room, "LOOK_S", 0.001)
-    monkeypatch.setattr(agent, "IDLE_S", 0.01)
+    monkeypatch.setattr(agent, "_IDLE_S", 0.01)
     looks, look_at_node, stop = list[SlurmAgent](), SlurmAgent.look, threading.Event()
 
     def look(one: SlurmAgent) -> None:

@@ -1,5 +1,6 @@
 """Which profiles are missing where jobs were profiled on different GPU models."""
 
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -214,23 +215,23 @@ NAN = float("nan")
 def test_the_median_of_the_others_stands_in() -> None:
     known = [profile(job, idle_power_w=w) for job, w in zip("abc", (70.0, 80.0, 99.0), strict=True)]
     lacking = profile("d", idle_power_w=NAN)
-    found, (said,) = profiles(*known, lacking, lacking).with_idle_power({"idle_power_w": 1.0})
+    found, (said,) = profiles(*known, lacking, lacking).with_idle_power_filled(
+        {"idle_power_w": 1.0}
+    )
     assert [p.idle_power_w for p in found.profiles] == [70.0, 80.0, 99.0, 80.0, 80.0]
     assert said == ("idle_power_w is missing in the profile of d: 80 W, as in the other profiles")
 
 
 def test_where_nobody_knows_nothing_is_made_up() -> None:
     found = profiles(profile("a", idle_power_w=NAN), profile("b", idle_power_w=NAN))
-    assert found.with_idle_power({}) == (found, ())
+    assert found.with_idle_power_filled({}) == (found, ())
 
 
-def test_active_idle_power_is_as_far_above_as_the_model_has_seen() -> None:
-    """A measured one stays; asked again, the profiles are the same ones."""
+def test_power_of_open_jobs_is_left_to_predictors() -> None:
+    """They have their own number for what was not measured; profiles that lack nothing stay."""
     known = profiles(profile("a", idle_power_w=70.0, active_idle_power_w=130.0), profile("b"))
-    found, _ = known.with_idle_power({"active_idle_above_w": 36.0})
-    assert [p.active_idle_power_w - p.idle_power_w for p in found.profiles] == [60.0, 36.0]
-    again, _ = known.with_idle_power({"active_idle_above_w": 36.0})
-    assert all(p is q for p, q in zip(found.profiles, again.profiles, strict=True))
+    assert known.with_idle_power_filled({"active_idle_above_w": 36.0}) == (known, ())
+    assert math.isnan(known.profiles[1].active_idle_power_w)
 
 
 def seen(job: str = "mine", **changes: Any) -> SoloPoint:

@@ -1,6 +1,7 @@
-"""`advisor kubernetes`: pods that share a GPU."""
+"""`advisor kubernetes` and `advisor slurm`: pods and batch jobs that share a GPU."""
 
 import logging
+from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -9,15 +10,18 @@ import typer
 from advisor.settings import read_settings
 from advisor_cli.console import LogFormat, LogLevel, ServiceAddress, ServiceCa, say
 from advisor_cli.node_agent import client_of, ended_by_signals, log_lines
+from advisor_node.slurm.agent import run_agent as run_slurm_agent
+from advisor_node.slurm.matching import run_match
+from advisor_node.slurm.site import SiteSettings
 
-app = typer.Typer(
+kubernetes = typer.Typer(
     help="Pods that share a GPU: the service of the cluster, and the agent of each node.",
     no_args_is_help=True,
 )
 
 
-@app.command()
-def agent(
+@kubernetes.command("agent")
+def _kubernetes_agent(
     node: Annotated[str, typer.Option(help="Name of this node in Kubernetes")],
     service: ServiceAddress = "http://127.0.0.1:8765",
     service_ca: ServiceCa = None,
@@ -49,8 +53,8 @@ def agent(
         )
 
 
-@app.command()
-def serve(
+@kubernetes.command("serve")
+def _serve(
     tls_certificate: Annotated[
         Path, typer.Option(help="PEM file with the certificate and its signers")
     ],
@@ -92,10 +96,9 @@ def serve(
     Example: advisor kubernetes serve --tls-certificate tls.crt --tls-key tls.key
     """
     # The client of Kubernetes takes a second that no other command should wait.
-    from advisor_api.http.options import ServeOptions
+    from advisor_api.http.access import ServeOptions
     from advisor_api.server import serve_app
     from advisor_kubernetes.cluster import connect
-    from advisor_kubernetes.pairing import Policy
     from advisor_kubernetes.serve import PATIENCE_S, Choosing, adviser, create_app
 
     settings = read_settings()
@@ -117,11 +120,64 @@ def serve(
         client_of(service, service_ca, settings) as client,
         client_of(service, service_ca, settings, PATIENCE_S) as quick,
     ):
-        policy = Policy(without_advice=without_advice, mixed_nodes=mixed_nodes)
-        choosing = Choosing(connect(), client, namespace, policy)
+        choosing = Choosing(
+            connect(), client, namespace, without_advice=without_advice, mixed_nodes=mixed_nodes
+        )
         serve_app(
             lambda real: create_app(real, choosing, adviser(quick), host_path or ()),
             options,
             lambda real: say(f"advisor answers the cluster on {real.url}"),
             settings.environment,
         )
+
+
+slurm = typer.Typer(
+    help="Batch jobs that share a GPU: which jobs run together, and the agent of each node.",
+    no_args_is_help=True,
+)
+
+
+@slurm.command("agent")
+def _slurm_agent(
+    folder: Annotated[
+        Path, typer.Option(help="Folder in which Prolog and Epilog record jobs")
+    ] = Path("/run/advisor-mps"),
+    service: ServiceAddress = "http://127.0.0.1:8765",
+    service_ca: ServiceCa = None,
+) -> None:
+    """Meter the jobs that share a GPU of this node, and report what they did together.
+
+    Ends after ten minutes without a job. Jobs do not depend on it. Writes agent.log in the folder.
+    docs/slurm.md lists what it reports.
+
+    Example: advisor slurm agent
+    """
+    log = RotatingFileHandler(folder / "agent.log", maxBytes=2**20, backupCount=1)
+    log_lines(log, form="%(asctime)s %(levelname)s %(message)s")
+    settings = read_settings()
+    stop = ended_by_signals()
+    with client_of(service, service_ca, settings) as client:
+        run_slurm_agent(folder, settings, client, stop)
+
+
+@slurm.command("match")
+def _match(
+    settings_file: Annotated[
+        Path, typer.Option("--settings", help="advisor.conf of the site")
+    ] = Path("/etc/slurm/advisor/advisor.conf"),
+    service_ca: ServiceCa = None,
+    log_format: LogFormat = "text",
+) -> None:
+    """Let waiting jobs with a profile share GPUs; run it on the controller as SlurmUser or root.
+
+    Has no state: decisions are stored in the jobs. While it does not run, jobs stay as submitted,
+    and waiting jobs start alone. docs/slurm.md explains the decisions.
+
+    Example: advisor slurm match
+    """
+    log_lines(logging.StreamHandler(), log_format)
+    site = SiteSettings.read(settings_file)
+    stop = ended_by_signals()
+    settings = read_settings()
+    with client_of(site.address, service_ca, settings) as client:
+        run_match(site, client, stop, settings.jobs_dir)
