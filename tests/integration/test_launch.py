@@ -198,13 +198,14 @@ def test_one_job_is_stopped_and_a_supervisor_killed_before_its_answer_leaves_nob
     jobs: FakeHost,
 ) -> None:
     name = detached(jobs, "one", "two", "third", "--split", "30/30/30")
+    pid = 0
     for _ in range(2):
         said = jobs.answer("launches", "stop", name, "two")
+        pid = said["supervisor_pid"]
         assert [(job["job"], job["outcome"]) for job in said["jobs"]] == [
             ("one", "running"), ("two", "stopped"), ("third", "running"),
         ]  # fmt: skip
     assert "there is no job four" in jobs.advisor("launches", "stop", name, "four").stderr
-    pid = said["supervisor_pid"]
     os.kill(pid, signal.SIGSTOP)
     with jobs.start_advisor("launches", "stop", name, "one", "--json") as process:
         wanted = Path(folder(jobs, name)) / "ends/one"

@@ -90,7 +90,7 @@ def test_json_adds_up(plan: dict[str, Any]) -> None:
             "Invalid value for '--gpus'",
         ),
         (("--gpus", "1"), 2, "there are no jobs"),
-        ((*FEWEST, "--work", "2h"), 2, "a queue is not placed by fewest-cards"),
+        (("gemm", *FEWEST[-2:], "--work", "2h"), 2, "a queue is not placed by fewest-cards"),
         ((*SETS, "--gpu-uuid", "GPU-1"), 2, "6 GPUs are not the one GPU GPU-1"),
         (
             (*SETS, "--also", "H100=2", "--gpu-model", "NVIDIA H200", "--work", "1h"),

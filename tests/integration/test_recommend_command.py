@@ -69,7 +69,7 @@ def test_words_of_a_placer_are_printed_as_they_are_in_json() -> None:
 
 
 ALIKE = (
-    ("bert-serve-30", "triad"),  # to share
+    ("bert-train-b2", "triad"),  # to share
     ("bert-infer-b2", "vit-train"),  # for time
     ("mobilenet-train-b2", "mobilenet-train-b2"),
     ("llm-decode", "matmul-bf16"),
