@@ -61,9 +61,9 @@ def counted(names: Iterable[str]) -> str:
 
 
 def as_requested(names: Iterable[str]) -> str:
-    """Names as commands take them, copies that follow each other once: `a*2 b`."""
+    """Names as a shell hands them to commands, copies that follow each other once: `'a*2' b`."""
     runs = ((name, len([*alike])) for name, alike in groupby(names))
-    return " ".join(f"{name}*{count}" if count > 1 else name for name, count in runs)
+    return shlex.join(f"{name}*{count}" if count > 1 else name for name, count in runs)
 
 
 def limits_text(jobs: Iterable[str], shares_percent: Iterable[float]) -> str:

@@ -332,8 +332,8 @@ def _env(field: read.YamlField) -> tuple[tuple[str, str], ...]:
     for name, value in values.items():
         if name in LIMIT_VARIABLES:
             raise value.fault(
-                "a job may not set this variable: it sets or lifts its limit, or sets its priority",
-                fix="drop it; the share is chosen with --shares or --split",
+                "a job may not set this variable: it sets the GPU, a limit or a priority",
+                fix="drop it; choose the GPU with --gpu, the share with --shares or --split",
             )
         if name.startswith(OUR_VARIABLES):
             raise value.fault(

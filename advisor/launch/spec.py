@@ -175,12 +175,12 @@ class LaunchSet:
         return tuple(MemoryFit(tuple(needs_mib), card_mib) for needs_mib in each)
 
     def shares(self, card_mib: float | None) -> tuple[Share, ...]:
-        """Of units and of the memory of a card, in the same order."""
+        """Of units and of the memory of a card, if it is known, in the same order."""
         most_mib: dict[int, list[int]] = {}
         for on, memory in zip(self.split.each_gpu, self.memory(card_mib), strict=True):
             for place, n in enumerate(on):
-                if self.parts[n].limit_memory and (limit_mib := memory.limit_mib(place)):
-                    most_mib.setdefault(n, []).append(limit_mib)
+                if card_mib and self.parts[n].limit_memory and (mib := memory.limit_mib(place)):
+                    most_mib.setdefault(n, []).append(mib)
         return tuple(
             replace(share, memory_mib=min(most_mib.get(n, ()), default=None))
             for n, share in enumerate(self.split.each_share)
@@ -387,8 +387,8 @@ class Saved:
         gpu_hours: For which the GPUs were held.
         gpu_hours_unread: Those of them of which no energy is known, and none counts as saved.
         kwh: Of these GPUs.
-        gpu_hours_saved: Against a whole GPU for each job, for the same work.
-        kwh_saved: The same, where cards that become free are switched off.
+        gpu_hours_saved: Against each job alone on a whole GPU, for the same work.
+        kwh_saved: The same, so that cards that become free are switched off.
         kwh_saved_idle: Where they idle; of `idle_known` launches, None where that is 0.
         idle_known: Launches of which the idle power is known.
         cost_saved: By the prices of the settings; None: nothing has a price.

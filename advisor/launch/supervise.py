@@ -231,7 +231,7 @@ class Newcomers:
         if len(together) > 1:
             check_memory(together, gpu)
         memory = MemoryFit(tuple(job.memory_mib for job in together), gpu.memory_mib)
-        limit_mib = memory.limit_mib(-1) if part.limit_memory else None
+        limit_mib = memory.limit_mib(-1) if part.limit_memory and gpu.memory_mib else None
         return replace(split.each_share[-1], memory_mib=limit_mib)
 
     def _go_on(self, coming: _Newcomer) -> None:

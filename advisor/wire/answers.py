@@ -761,7 +761,7 @@ class SeatedSet:
     """Jobs that share a GPU, or one alone; a set of a queue has its GPU until all have ended.
 
     Attributes:
-        launch: What `advisor launch` is given, `a*3 b --split 100/100/100/50`; the name of a job
+        launch: What `advisor launch` is given, `'a*3' b --split 100/100/100/50`; the name of a job
             alone, which it does not run.
         count: How many cards have it; of a queue how often it runs.
         gpus: Numbers of the cards that have it, from 0, counted through all GPU models; of a queue

@@ -428,7 +428,7 @@ class LaunchRequest(_SharingRequest):
         strict: End the launch also where a process of no job computes on the GPU.
         alone: Measure jobs that have a gate alone for some seconds each, before all run; None:
             where a profile is of another host and each job has a gate.
-        limit_memory: Bound the GPU memory of each job by what it is known to need, under MPS.
+        limit_memory: Bound the GPU memory of each job by what the needs of others leave, under MPS.
         when_p99_breaks: Where a server is above its promised p99 for several windows of requests in
             a row: only warn, or end the newest batch job.
         duration_s: Those that run together are stopped after this time, s.

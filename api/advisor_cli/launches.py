@@ -497,7 +497,7 @@ def _in_order(observation: Observation, status: LaunchStatus, began: int) -> lis
 def _headline(state: str, observation: Observation | None, jobs: Sequence[_Job]) -> str:
     if observation is None:
         return f"{state.upper()}: nothing ran together."
-    names = listed(as_requested(job.part.job for job in jobs).split())
+    names = counted(job.part.job for job in jobs)
     return (
         f"{state.upper()} after {duration_text(_took_s(observation))}: {names} "
         f"{_split(observation, jobs)}."
@@ -887,7 +887,7 @@ def launch(
         bool,
         typer.Option(
             "--limit-memory/--no-memory-limit",
-            help="Limit the GPU memory of each job to its measured need and a margin (MPS)",
+            help="Limit the GPU memory of each job to what the needs of the others leave (MPS)",
         ),
     ] = True,
     when_one_ends: Annotated[

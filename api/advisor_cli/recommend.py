@@ -473,6 +473,6 @@ def _replica_lines(
         what = "leaves the others running" if told.choice.isolates else "ends all (see --isolate)"
         yield "Risk", f"a crash of one copy {what}"
         names = as_requested([told.jobs[0].job] * found.best)
-        yield "Start", f"advisor launch '{names}' --split {told.choice.split}"
+        yield "Start", f"advisor launch {names} --split {told.choice.split}"
     if told.warnings:
         yield "More", f"--notes ({len(told.warnings)})"

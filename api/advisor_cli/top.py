@@ -327,7 +327,7 @@ def _basis(overview: Overview) -> str:
     launches = count_of(week.launches, "launch")
     unread_s = week.gpu_hours_unread * _HOUR_S
     dark = f"; energy not known for {duration_text(unread_s)}, not saved" if unread_s >= 1 else ""
-    return f"observed in {launches} this week{left}, against a GPU for each job{dark}"
+    return f"observed in {launches} this week{left}, against each job alone on a whole GPU{dark}"
 
 
 def _share(launch: LaunchStatus, job: JobStatus) -> str:

@@ -3,6 +3,7 @@
 import functools
 import json
 import os
+import shlex
 from dataclasses import replace
 from itertools import combinations_with_replacement
 from pathlib import Path
@@ -196,7 +197,7 @@ def test_launches_of_sets_are_commands(place: Advisor, advisor: Advisor) -> None
     for one in together:
         command = f"advisor launch {one['launch']}"
         assert f"  GPU {one['gpus'][0]:<5} {command}\n" in done
-        (pair,) = json.loads(advisor(*command.split()[1:], "--dry-run", "--json").out)["pairs"]
+        (pair,) = json.loads(advisor(*shlex.split(command)[1:], "--dry-run", "--json").out)["pairs"]
         shares = [(job["job"], job["share_percent"]) for job in one["jobs"]]
         names = [part["job"]["name"] for part in pair["jobs"]]
         assert [*zip(names, pair["split"]["shares"], strict=True)] == shares

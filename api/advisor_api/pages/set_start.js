@@ -32,7 +32,7 @@ export function start(view, option, rows) {
   );
 }
 
-// As the command line prints it: copies that follow each other as A*3.
+// As the command line prints it: copies that follow each other as 'A*3'.
 function command({ names }, { sharing, split }) {
   if (sharing === "exclusive") return `# each alone on the GPU, one after the other: ${names.join(", ")}`;
   const runs = [];
@@ -40,7 +40,7 @@ function command({ names }, { sharing, split }) {
     if (runs.at(-1)?.name === name) runs.at(-1).count += 1;
     else runs.push({ name, count: 1 });
   }
-  return `advisor launch ${runs.map(({ name, count }) => (count > 1 ? `${name}*${count}` : name)).join(" ")} --split ${split}`;
+  return `advisor launch ${runs.map(({ name, count }) => (count > 1 ? `'${name}*${count}'` : name)).join(" ")} --split ${split}`;
 }
 
 // Null: nothing is to be set.

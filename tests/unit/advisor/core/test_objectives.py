@@ -380,7 +380,7 @@ def test_lists_and_counts() -> None:
 
 
 def test_copies_are_named_as_commands_take_them() -> None:
-    assert (as_requested(["a", "a", "b", "a"]), as_requested([])) == ("a*2 b a", "")
+    assert (as_requested(["a", "a", "b", "a"]), as_requested([])) == ("'a*2' b a", "")
 
 
 def test_three_in_a_row_are_a_range() -> None:

@@ -213,6 +213,14 @@ def test_what_was_seen_of_the_gpu_counts_where_nothing_is_asked_for() -> None:
     assert replace(wanted(memory_mib=40_000.0), card=None).memory_mib == 40_000
 
 
+def test_memory_is_bounded_by_what_the_others_leave_of_a_card_that_is_known() -> None:
+    jobs = replace(A, memory_mib=1000), replace(B, memory_mib=2000)
+    pair = LaunchSet(split=EQUAL, parts=tuple(LaunchPart(job=job) for job in jobs))
+    # 95 % of the card, less need and 512 MiB of the other.
+    assert [share.memory_mib for share in pair.shares(10_000)] == [9500 - 2512, 9500 - 1512]
+    assert [share.memory_mib for share in pair.shares(None)] == [None, None]
+
+
 def test_jobs_begin_alone_where_a_profile_is_of_another_host_and_each_can_be_held(
     settings: Settings, file: Path, tmp_path: Path
 ) -> None:
