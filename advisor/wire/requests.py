@@ -468,10 +468,11 @@ class LaunchRequest(_SharingRequest):
         return (job for pair in self.pairs for job in pair)
 
     def check(self) -> None:
-        """Refuse what a launch would ignore: limits beside a split that is given, and work.
+        """Refuse what a launch would ignore: what only finds a split beside one, and work.
 
         Raises:
-            InputError: the request has limits and a split, or the work of a job.
+            InputError: the request has an objective or memory and a split, limits and a share, or
+            the work of a job.
         """
         if with_work := [job.job for pair in self.pairs for job in pair if job.work_s is not None]:
             raise InputError(
@@ -486,12 +487,13 @@ class LaunchRequest(_SharingRequest):
                 fix="leave out --split and --then, or --try",
             )
         of_jobs = (limit for job in self.jobs for limit in (job.min_speed, job.max_p99_ms))
-        limits = (self.min_speed, self.max_p99_ms, self.max_power_w, self.memory_mib, *of_jobs)
-        advised = self.objective is not None or any(limit is not None for limit in limits)
-        if advised and (self.split, self.share_percent) != (None, None):
+        limits = (self.min_speed, self.max_p99_ms, self.max_power_w, *of_jobs)
+        limited = self.share_percent is not None and any(limit is not None for limit in limits)
+        given = (self.split, self.share_percent) != (None, None)
+        if limited or (given and (self.objective, self.memory_mib) != (None, None)):
             raise InputError(
                 "a split or a share is given or recommended, not both",
-                fix="leave it out, or the objective and the limits that a recommended one keeps",
+                fix="leave out the share and its limits, or the objective and the memory",
             )
 
     def check_join(self) -> None:

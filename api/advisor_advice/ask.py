@@ -228,4 +228,5 @@ def replicas(
         isolate=isolate,
         host_cores=cores,
     )
-    return _answer(request, read_settings(), profiles)[1]
+    given, answer = _answer(request, read_settings(), profiles)
+    return replace(answer, said=said(given))

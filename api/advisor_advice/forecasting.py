@@ -150,7 +150,11 @@ def _to_launch(
     chosen = LaunchSet(split=choice.split, parts=tuple(LaunchPart(job=job) for job in jobs))
     forecast = _forecast(choice, given.manifest, profile_set)
     launch_set = _with_profiles(chosen, profile_set)
-    # With their limits, which later joins must keep.
+    return replace(_promising(launch_set, profile_set, criteria), forecast=forecast), given.warnings
+
+
+def _promising(made: LaunchSet, profile_set: ProfileSet, criteria: Request) -> LaunchSet:
+    """The jobs with their limits, which are watched, and which later joins must keep."""
     parts = (
         replace(
             part,
@@ -158,9 +162,9 @@ def _to_launch(
             max_p99_ms=criteria.longest_p99_ms(profile),
             max_power_w=criteria.max_power_w,
         )
-        for part, profile in zip(launch_set.parts, profile_set.profiles, strict=True)
+        for part, profile in zip(made.parts, profile_set.profiles, strict=True)
     )
-    return replace(launch_set, parts=tuple(parts), forecast=forecast), given.warnings
+    return replace(made, parts=tuple(parts))
 
 
 def criteria_of(
@@ -172,13 +176,19 @@ def criteria_of(
         InputError: a job has no profile.
         StoreError: the store cannot be read.
     """
+    profile_set = _profiles_for([job.name for job in jobs], launch, settings)
+    return profile_set, _criteria(jobs, profile_set, launch, settings)
+
+
+def _criteria(
+    jobs: Sequence[Job], profile_set: ProfileSet, launch: ResolvedLaunch, settings: Settings
+) -> Request:
     names, request = [job.name for job in jobs], launch.request
     promised_ms = {job.name: job.max_p99_ms for job in jobs if job.max_p99_ms is not None}
     limits_ms = {job: most for job, most in request.p99_by_job_ms.items() if job in names}
-    profile_set = _profiles_for(names, launch, settings)
     # A limit for all servers says nothing of a pair in a queue without one.
     serves = any(profile.serving for profile in profile_set.profiles)
-    return profile_set, Request(
+    return Request(
         policy=request.policy(settings.policy),
         min_speed={job: least for job, least in request.min_speeds().items() if job in names},
         max_p99_ms=promised_ms | limits_ms,
@@ -202,11 +212,12 @@ def _profiles_for(names: Sequence[str], launch: ResolvedLaunch, settings: Settin
 def with_forecast(
     pair: LaunchSet, launch: ResolvedLaunch, settings: Settings, *, joins: bool = False
 ) -> tuple[LaunchSet, tuple[str, ...]]:
-    """Jobs at a given split with its forecast, or why there is none.
+    """Jobs at a given split with its forecast, or why there is none; limits are as recommended.
 
     Where the last one is to join the others, its share alone was asked for.
 
     Raises:
+        InputError: a latency of a job was asked for of which none was measured.
         NoSplitError: a priority below normal was asked for where it is not known to help.
         StoreError: what the check of the GPU model found cannot be read.
         UnsafeCountError: the split has an unsafe count, and that was not asked for.
@@ -227,6 +238,12 @@ def with_forecast(
             why=why,
             fix="leave :low out of the split",
         )
+    criteria = _criteria(pair.jobs, profile_set, launch, settings)
+    asked_ms = launch.request.p99_by_job_ms.keys() & set(names)
+    asked = replace(criteria, max_p99_ms={job: criteria.max_p99_ms[job] for job in asked_ms})
+    asked.check_limits(profile_set.profiles)
+    criteria = with_kept(criteria, pair.parts, profile_set.profiles)
+    pair = _promising(pair, profile_set, criteria)
     checked = profile_set.checked(settings)
     safeties = [profile.safety(checked) for profile in profile_set.profiles]
     notes = count_notes(pair, safeties, allow_unsafe=launch.request.allow_unsafe, joins=joins)
@@ -245,7 +262,16 @@ def _expected(
         return without, (f"no forecast: {error}",)
     if math.isnan(expected.power_w.value):
         return without, ("no forecast: the idle power of the GPU is not known", *warnings)
-    return replace(without, forecast=_forecast(expected, manifest, profile_set)), warnings
+    forecast = _forecast(expected, manifest, profile_set)
+    said = (f"expected: {text}" for text in _broken(without, expected))
+    return replace(without, forecast=forecast), (*said, *warnings)
+
+
+def _broken(pair: LaunchSet, expected: Prediction) -> tuple[str, ...]:
+    """What jobs have promised and are not expected to keep."""
+    tails_ms = [part.latency_p99_ms and part.latency_p99_ms.value for part in expected.parts]
+    speeds = [part.speed.value for part in expected.parts]
+    return Trial(pair, speeds, tails_ms, expected.power_w.value).broken
 
 
 def _predicted(
@@ -295,12 +321,9 @@ def renewed(
     )
     profile_set = replace(profile_set, profiles=tuple(at_rates))
     expected, manifest, _ = _predicted(pair, profile_set, gpu, settings)
-    tails_ms = [part.latency_p99_ms and part.latency_p99_ms.value for part in expected.parts]
-    speeds = [part.speed.value for part in expected.parts]
     if (forecast := _forecast(expected, manifest, profile_set)) is None:
         raise InputError("a job has no rate alone, so nothing is expected of it at any demand")
-    broken = Trial(pair, speeds, tails_ms, expected.power_w.value).broken
-    return _as_here(pair, forecast, demands), broken
+    return _as_here(pair, forecast, demands), _broken(pair, expected)
 
 
 def _as_here(pair: LaunchSet, forecast: Forecast, demands: Sequence[float | None] = ()) -> Forecast:

@@ -305,7 +305,9 @@ def _make_pairs(
     jobs, split = _jobs_and_split(job_requests, launch.request, settings)
     if split is not None:
         split.check_masks(vendor_of(launch.gpu_model or ""))
-        made = LaunchSet(split=split, parts=tuple(LaunchPart(job=job) for job in jobs))
+        asked = zip(jobs, job_requests, strict=True)
+        parts = tuple(_with_limits(job, of_job, launch.request) for job, of_job in asked)
+        made = LaunchSet(split=split, parts=parts)
         return [_with_forecast(made, launch, settings)]
     if once := [job.name for job in jobs if launch.request.tries > 1 and not job.restartable]:
         raise InputError(
@@ -316,6 +318,17 @@ def _make_pairs(
     with _needing_numpy("--split"):
         from advisor_advice import forecasting
     return forecasting.recommended(jobs, launch, settings)
+
+
+def _with_limits(job: Job, asked: JobRequest, request: LaunchRequest) -> LaunchPart:
+    """A job with the limits that need no profile."""
+    of_server_ms = request.max_p99_ms if job.offered_rate else None
+    return LaunchPart(
+        job=job,
+        min_speed=request.min_speed if asked.min_speed is None else asked.min_speed,
+        max_p99_ms=asked.max_p99_ms or job.max_p99_ms or of_server_ms,
+        max_power_w=request.max_power_w,
+    )
 
 
 def check_arguments(request: LaunchRequest, settings: Settings) -> None:

@@ -47,6 +47,7 @@ from advisor_advice.conditions import (
     all_profiles,
     find_profiles,
 )
+from advisor_advice.words import launch_words
 from advisor_models.registry import Registry
 
 
@@ -515,11 +516,12 @@ def _sets(plan: Plan) -> Iterator[wire.SeatedSet]:
     for placed_set, count in plan.sets.items():
         first = free[placed_set.pool]
         free[placed_set.pool] += count
-        # The split keeps the limits of the plan, so that these are not told again.
-        jobs = as_requested(placing.kinds[kind].name for kind in placed_set.kinds)
+        launch = as_requested(placing.kinds[kind].name for kind in placed_set.kinds)
+        if placed_set.split and (decision := placed_set.decision):
+            launch = launch_words(decision.request, decision.profiles, placed_set.split)
         energy_saved, gpu_time_saved = _saved_by(plan, placed_set)
         yield wire.SeatedSet(
-            launch=f"{jobs} --split {placed_set.split}" if placed_set.split else jobs,
+            launch=launch,
             gpu_model=pools[placed_set.pool].gpu_model,
             count=count,
             gpus=() if plan.schedule else tuple(range(first, first + count)),

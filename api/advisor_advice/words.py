@@ -1,7 +1,8 @@
 """Answers in words, as the command line prints them and the pages show them."""
 
+import shlex
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from advisor.core.gpu import (
@@ -14,6 +15,7 @@ from advisor.core.gpu import (
     UNIT_NAMES,
     WHOLE,
     Sharing,
+    Split,
     vendor_of,
 )
 from advisor.core.objectives import COST
@@ -36,9 +38,9 @@ from advisor.decide.decision import (
     RatedSplit,
     savings_of,
 )
-from advisor.decide.limits import is_served
+from advisor.decide.limits import Request, is_served
 from advisor.formats.moments import duration_text
-from advisor.predict.profiles import hold_several
+from advisor.predict.profiles import Profile, hold_several
 from advisor.wire.answers import JobShare, MeasuredTogether, Option, Recommendation, Said
 from advisor.wire.requests import RecommendationRequest
 from advisor_advice.answers import ModelAdvice, lower_limits, needs_of, option_of
@@ -329,11 +331,27 @@ def _isolated(r: Decision) -> str:
 
 
 def launch_command(r: Decision, option: RatedSplit) -> str:
-    """The command that runs the jobs so; a split that `advisor launch` takes by itself is left."""
-    gpus = " --gpu 0,1" if option.split.gpus else ""
-    is_own = _is_pair(r) and option is r.choice and option.sharing == "limited"
-    split = "" if is_own and not option.split.below_normal else f" --split {option.name}"
-    return f"advisor launch {as_requested(p.job for p in r.profiles)}{split}{gpus}"
+    """The command that runs the jobs so, for a shell."""
+    words = launch_words(r.request, r.profiles, option.split)
+    return f"advisor launch {shlex.join(words.split())}"
+
+
+def launch_words(request: Request, profiles: Sequence[Profile], split: Split) -> str:
+    """What `advisor launch` is given to start jobs at a split, which keep what was asked for."""
+    jobs, wanted = [profile.job for profile in profiles], request.of(profiles)
+    every_ms, by_job_ms = wanted.default_max_p99_ms, wanted.max_p99_ms
+    least, watts = wanted.min_speed, wanted.max_power_w
+    is_one = len(set(least.values())) == 1 and {*least} == {*jobs}
+    speeds = {"": least[jobs[0]]} if is_one else {f"{job}=": of for job, of in least.items()}
+    limits = (
+        *(f"--min-speed {job}{speed:.10g}" for job, speed in speeds.items()),
+        *(f"--max-p99 {most:.10g}ms" for most in (every_ms,) if most is not None),
+        *(f"--max-p99 {job}={most:.10g}ms" for job, most in by_job_ms.items()),
+        *(f"--max-power {most:.10g}" for most in (watts,) if most is not None),
+        *(f"--power-limit {p.power_limit_w:.10g}" for p in profiles[:1] if p.measured),
+    )
+    gpus = ("--gpu 0,1",) if split.gpus else ()
+    return " ".join((as_requested(jobs), f"--split {split}", *limits, *gpus))
 
 
 def options_not_taken(r: Decision) -> Iterator[str]:

@@ -11,7 +11,6 @@ from rich.text import Text
 from advisor.core.gpu import ADVISED_JOBS, ISOLATING, MOST_JOBS, MemoryFit, vendor_of
 from advisor.core.objectives import DEFAULT_OBJECTIVE, Finish, Interval, Objective
 from advisor.core.wording import (
-    as_requested,
     counted,
     energy_text,
     in_digits,
@@ -417,7 +416,9 @@ def replicas(
     Example: advisor replicas bert-serve-30 --max-p99 50ms
     """
     answer = ask.replicas(job, most=most, **asdict(options))
-    say(as_json_text(answer)) if as_json else _show_replicas(answer, with_notes=notes)
+    say(as_json_text(replace(answer, said=None))) if as_json else _show_replicas(
+        answer, with_notes=notes
+    )
 
 
 def _show_replicas(answer: Recommendation, *, with_notes: bool) -> None:
@@ -472,7 +473,7 @@ def _replica_lines(
     if told.choice:
         what = "leaves the others running" if told.choice.isolates else "ends all (see --isolate)"
         yield "Risk", f"a crash of one copy {what}"
-        names = as_requested([told.jobs[0].job] * found.best)
-        yield "Start", f"advisor launch {names} --split {told.choice.split}"
+        assert told.said
+        yield "Start", dict(told.said.lines)["Start"]
     if told.warnings:
         yield "More", f"--notes ({len(told.warnings)})"

@@ -1,6 +1,8 @@
 """`advisor recommend` from outside: with the bundled profiles and the bundled model."""
 
+import json
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -18,6 +20,9 @@ from typer.testing import CliRunner
 
 from advisor.core.records import SoloPoint
 from advisor.errors import AdvisorError, InputError, NoSplitError
+from advisor.formats.wire import to_plain
+from advisor_advice.ask import advise
+from advisor_advice.words import said
 from advisor_cli.app import app
 from advisor_data.bundled import bundled_solo_points
 from advisor_data.files import write_points
@@ -66,6 +71,34 @@ def test_words_of_a_placer_are_printed_as_they_are_in_json() -> None:
     assert "\n".join(answer["placer"]["lines"]) in told
     assert f"for {answer['placer']['version']}, which cannot express:\n" in told
     assert answer["choice"]["split"] == "50/26"
+
+
+STARTED: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
+    (("bert-serve-30", "triad"), {}),
+    (("bert-serve-30", "triad"), {"max_p99": "50ms"}),
+    (("bert-serve-30", "triad"), {"max_p99": "bert-serve-30=100ms", "objective": "throughput"}),
+    (("vit-serve-30", "resnet50-train"), {"max_p99": "60ms", "max_power": 690.0}),
+    (("bert-train-b2", "triad"), {"min_speed": "triad=0.55", "fine": True}),
+    (("bert-serve-30", "triad"), {"max_p99": "55ms", "fine": True}),
+    (("fft", "mobilenet-train-b2*2"), {"min_speed": "0.1", "isolate": True}),
+)
+
+
+@pytest.mark.parametrize(("jobs", "options"), STARTED)
+def test_what_is_printed_to_start_keeps_what_was_answered(
+    jobs: tuple[str, ...], options: dict[str, Any], advisor: Advisor
+) -> None:
+    """The split, and the speeds, latencies and power that each job has promised."""
+    given, _ = advise(*jobs, **options)
+    d = given.decision
+    assert d.sharing_option
+    program, *command = shlex.split(dict(said(given).lines)["Start"])
+    assert program == "advisor"
+    (pair,) = json.loads(advisor(*command, "--dry-run", "--json").out)["pairs"]
+    assert pair["split"] == json.loads(json.dumps(to_plain(d.sharing_option.split)))
+    parts = [(p["min_speed"], p["max_p99_ms"], p["max_power_w"]) for p in pair["jobs"]]
+    keeps = d.request.floor, d.request.longest_p99_ms
+    assert parts == [(*(of(p) for of in keeps), d.request.max_power_w) for p in d.profiles]
 
 
 ALIKE = (

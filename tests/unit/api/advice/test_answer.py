@@ -300,7 +300,7 @@ def test_a_server_keeps_its_demand(settings: Settings) -> None:
 def test_a_minimum_speed_is_kept_by_every_set(settings: Settings) -> None:
     # 9 of 10 have 0.577 and more; 0.6 is expected, and 0.54 its low end.
     (one,) = placed(settings, asked(replace(SHORT, min_speed=0.57), LONG)).sets
-    assert one.launch == "a b --split 30/70"
+    assert one.launch == "a b --split 30/70 --min-speed a=0.57"
     assert sizes(placed(settings, asked(replace(SHORT, min_speed=0.58), LONG))) == [1, 1]
 
 

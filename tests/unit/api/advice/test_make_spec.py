@@ -8,7 +8,7 @@ from typing import Any
 from unittest.mock import Mock
 
 import pytest
-from advised import CARD, UUID, gives, model, points_file, settings_of
+from advised import CARD, UUID, gives, model, points_file, settings_of, solo_points
 from joining import to_join
 from unsafe_counts import checked_with
 
@@ -93,6 +93,33 @@ def test_without_numpy_a_given_split_is_launched_at_safe_counts(
         make_spec(wanted(file, split="50/50"), settings)
     spec = make_spec(wanted(file, split="50/50", allow_unsafe=True), settings)
     assert any(note.endswith("launched as asked, and watched") for note in spec.notes)
+
+
+def test_a_given_split_keeps_what_was_asked_for(settings: Settings, tmp_path: Path) -> None:
+    """With profiles what holds at a recommended one, too; without, no more than was asked for."""
+    served = solo_points("a", offered_rate=100.0, latency_p99_ms=8.0)
+
+    def kept(file: Path, *, split: str | None = "30/70", **of_a: float) -> list[tuple[Any, ...]]:
+        jobs = (JobRequest(job="a", **of_a), JobRequest(job="b"))
+        asked = LaunchRequest(jobs=jobs, split=split, max_power_w=500.0)
+        launched = ResolvedLaunch(request=asked, card=GPU, profiles=file)
+        (pair,) = make_spec(launched, settings).pairs
+        return [(part.min_speed, part.promised_p99_ms, part.max_power_w) for part in pair.parts]
+
+    both = points_file(tmp_path, served, solo_points("b"))
+    assert kept(both, min_speed=0.0) == [(0.0, 40.0, 500.0), (0.4, None, 500.0)]
+    assert kept(both, min_speed=0.0, max_p99_ms=70.0)[0] == (0.0, 70.0, 500.0)
+    with pytest.raises(InputError, match="no latency of a was measured"):
+        kept(points_file(tmp_path), max_p99_ms=70.0)
+    unknown = points_file(tmp_path, solo_points("b"))
+    assert kept(unknown, max_p99_ms=70.0) == [(None, 70.0, 500.0), (None, None, 500.0)]
+
+
+def test_a_given_split_that_breaks_a_limit_is_launched_with_a_word(
+    settings: Settings, file: Path
+) -> None:
+    spec = make_spec(wanted(file, split="30/70", min_speed=0.7), settings)
+    assert "expected: a at 0.60 of its speed, below 0.70" in spec.notes
 
 
 def test_a_priority_that_gives_nothing_is_refused_with_the_reason(

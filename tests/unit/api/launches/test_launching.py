@@ -4,7 +4,7 @@ import logging
 import os
 import threading
 from collections.abc import Collection, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -147,20 +147,23 @@ def test_least_speeds_are_of_jobs_that_are_launched() -> None:
 
 
 @pytest.mark.parametrize(
-    "limits",
+    ("fields", "with_split"),
     [
-        {"objective": "throughput"},
-        {"max_power_w": 300},
-        {"min_speed": 0},
-        {"jobs": [{"job": "zed", "min_speed": 0.5}, {"job": "abe"}]},
+        ({"objective": "throughput"}, False),
+        ({"memory_mib": 80_000}, False),
+        ({"max_power_w": 300}, True),
+        ({"min_speed": 0}, True),
+        ({"jobs": [{"job": "zed", "max_p99_ms": 50}, {"job": "abe"}]}, True),
     ],
 )
-def test_a_split_is_given_or_recommended(limits: dict[str, Any]) -> None:
-    """Limits of a recommended split next to a given one would hold nothing."""
-    request(split="30/70").check()
-    request(**limits).check()
-    with pytest.raises(InputError, match="given or recommended"):
-        request(split="30/70", **limits).check()
+def test_a_split_is_given_or_recommended(fields: dict[str, Any], *, with_split: bool) -> None:
+    """Limits are kept at a given split, too; what chooses one would do nothing."""
+    request(**fields).check()
+    refused = pytest.raises(InputError, match="given or recommended")
+    with nullcontext() if with_split else refused:
+        request(split="30/70", **fields).check()
+    with refused:
+        request(share_percent=30, **fields).check()
 
 
 @pytest.mark.parametrize("given", [{"split": "30/70"}, {"then": [pair("abe") * 2]}])
