@@ -30,6 +30,7 @@ from advisor.core.records import (
     CPU_BOUND,
     DEGENERATE,
     DOUBTFUL,
+    JOB_CHANGED,
     NO_POWER,
     RESULTS_ONLY,
     SLOW_ALONE,
@@ -258,7 +259,7 @@ def is_usable(point: SoloPoint) -> bool:
 
 def why_no_profile(points: Iterable[SoloPoint]) -> str | None:
     """Why points of one job on one GPU model make no profile; None where they make one."""
-    flagged = with_solo_flags(points)
+    flagged = newest_program(with_solo_flags(points))
     live = ("nvml", "amd", "dcgm")
     if flagged and all(p.power_w is None and (p.source or "").startswith(live) for p in flagged):
         return NO_POWER
@@ -284,6 +285,19 @@ def _fault(point: SoloPoint) -> str:
     if flags := NO_PROFILE.intersection(point.flags):
         return f"the point is flagged {', '.join(sorted(flags))}"
     return ""
+
+
+def newest_program(points: Iterable[SoloPoint]) -> list[SoloPoint]:
+    """Of one job's points on one GPU model those of the program that was profiled last.
+
+    Programs are told apart by `job_hash`; points without one are of any. Where others are left
+    out, all have the flag `job-changed`. Flags of sweeps should be there already.
+    """
+    listed = list(points)
+    tells = [point for point in listed if point.job_hash and not _fault(point)]
+    job_hash = max(tells, key=lambda p: p.started_at).job_hash if tells else None
+    kept = [p for p in listed if job_hash is None or p.job_hash in (None, job_hash)]
+    return kept if len(kept) == len(listed) else [_flagged(p, JOB_CHANGED) for p in kept]
 
 
 def results_of_job(points: Iterable[SoloPoint]) -> tuple[frozenset[int], frozenset[int]]:

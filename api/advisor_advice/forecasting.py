@@ -160,7 +160,19 @@ def _to_launch(
         )
         for part, profile in zip(launch_set.parts, profile_set.profiles, strict=True)
     )
-    return replace(launch_set, parts=tuple(parts), forecast=forecast), given.warnings
+    return replace(launch_set, parts=tuple(parts), forecast=forecast), (
+        *_changed(jobs, profile_set),
+        *given.warnings,
+    )
+
+
+def _changed(jobs: Iterable[Job], profile_set: ProfileSet) -> Iterable[str]:
+    """What is to be said of jobs that are not what was profiled; copies of one once."""
+    return dict.fromkeys(
+        f"the job file of {job.name} has changed since it was profiled: advisor profile {job.name}"
+        for job, profile in zip(jobs, profile_set.profiles, strict=True)
+        if not profile.is_of(job.job_hash)
+    )
 
 
 def criteria_of(
@@ -231,7 +243,8 @@ def with_forecast(
     safeties = [profile.safety(checked) for profile in profile_set.profiles]
     notes = count_notes(pair, safeties, allow_unsafe=launch.request.allow_unsafe, joins=joins)
     expected, said = _expected(pair, profile_set, launch, settings)
-    return _on_host(expected, profile_set, launch, settings), (*said, *notes)
+    said = (*_changed(pair.jobs, profile_set), *said, *notes)
+    return _on_host(expected, profile_set, launch, settings), said
 
 
 def _expected(
@@ -482,7 +495,7 @@ def _on_host(
 
 
 def _with_profile(part: LaunchPart, profile: Profile, share_percent: float) -> LaunchPart:
-    job, (job_hash, values) = part.job, profile.reported or (None, None)
+    job = part.job
     # A profile without counted progress has no rate to compare with.
     is_counted = profile.rate_unit != UNCOUNTED_UNIT
     if job.memory_mib is None and profile.memory_used_mib is not None:
@@ -499,6 +512,6 @@ def _with_profile(part: LaunchPart, profile: Profile, share_percent: float) -> L
         idle_power_w=None
         if math.isnan(profile.idle_power_w)
         else profile.gpus * profile.idle_power_w,
-        reported=values if job_hash == part.job.job_hash else None,
+        reported=profile.reported if profile.job_hash == job.job_hash else None,
         memory_bound=profile.memory_bound,
     )
