@@ -365,7 +365,7 @@ FLAGS: dict[str, str] = {
     ),
     PRIOR: "nothing was learned from its GPU model: its other shares are a guess from how busy the "
     "GPU was, with wide ranges",
-    JOB_CHANGED: "profiled again after its job file changed: points from before are not used",
+    JOB_CHANGED: "its job file changed: older points are not used",
 }
 """Every flag that a point can carry, and its meaning."""
 

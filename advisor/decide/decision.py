@@ -1216,7 +1216,7 @@ def _of_profile(profile: Profile) -> Iterator[str]:
     if JOB_CHANGED in profile.flags:
         yield (
             f"{profile.job} was profiled again, on {profile.profiled_at[:10]}, after its job file "
-            "changed: points from before are not used"
+            "changed: older points are not used"
         )
     if SLOW_ALONE in profile.flags:
         yield (

@@ -355,7 +355,6 @@ def make_profile(points: Iterable[SoloPoint]) -> Profile:
         values["rate"][-1] = min(values["rate"][-1], max(values["rate"][:-1]))
     in_bursts = [computes_in_bursts(point) for point in by_share[-1]]
     newest = max(usable, key=lambda point: point.started_at)
-    job_hash = next((point.job_hash for point in usable if point.job_hash), None)
     return Profile(
         job=newest.job,
         gpu_model=newest.gpu_model,
@@ -377,7 +376,7 @@ def make_profile(points: Iterable[SoloPoint]) -> Profile:
         memory_bound=newest.memory_bound,
         mps_clients=max(point.mps_clients or 1 for point in usable),
         gpus=newest.gpus or 1,
-        job_hash=job_hash,
+        job_hash=next((point.job_hash for point in usable if point.job_hash), None),
         profiled_at=newest.started_at,
     )
 

@@ -21,6 +21,7 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
+from operator import attrgetter
 from typing import TypeVar
 
 from advisor.core.gpu import WHOLE
@@ -99,8 +100,9 @@ def _judged(
     flag: str,
 ) -> list[SoloPoint]:
     listed = list(points)
-    sweeps = grouped(listed, lambda point: (point.job, point.gpu_uuid, point.run))
-    return [_flagged(p, flag) if is_bad(p, sweeps[p.job, p.gpu_uuid, p.run]) else p for p in listed]
+    of_sweep = attrgetter("job", "job_hash", "gpu_uuid", "run")
+    sweeps = grouped(listed, of_sweep)
+    return [_flagged(p, flag) if is_bad(p, sweeps[of_sweep(p)]) else p for p in listed]
 
 
 def with_pair_flags(points: Iterable[PairPoint], solos: Iterable[SoloPoint]) -> list[PairPoint]:
@@ -294,9 +296,9 @@ def newest_program(points: Iterable[SoloPoint]) -> list[SoloPoint]:
     out, all have the flag `job-changed`. Flags of sweeps should be there already.
     """
     listed = list(points)
-    tells = [point for point in listed if point.job_hash and not _fault(point)]
-    job_hash = max(tells, key=lambda p: p.started_at).job_hash if tells else None
-    kept = [p for p in listed if job_hash is None or p.job_hash in (None, job_hash)]
+    known = (point for point in listed if point.job_hash and not _fault(point))
+    newest = max(known, key=lambda point: point.started_at, default=None)
+    kept = [p for p in listed if newest is None or p.job_hash in (None, newest.job_hash)]
     return kept if len(kept) == len(listed) else [_flagged(p, JOB_CHANGED) for p in kept]
 
 

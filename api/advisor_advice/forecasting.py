@@ -243,8 +243,11 @@ def with_forecast(
     safeties = [profile.safety(checked) for profile in profile_set.profiles]
     notes = count_notes(pair, safeties, allow_unsafe=launch.request.allow_unsafe, joins=joins)
     expected, said = _expected(pair, profile_set, launch, settings)
-    said = (*_changed(pair.jobs, profile_set), *said, *notes)
-    return _on_host(expected, profile_set, launch, settings), said
+    return _on_host(expected, profile_set, launch, settings), (
+        *_changed(pair.jobs, profile_set),
+        *said,
+        *notes,
+    )
 
 
 def _expected(

@@ -23,6 +23,9 @@ HEAD = "job,gpu_model,gpu_uuid,share_percent,rate,rate_unit,power_w,window_s,sta
 LINE = "{job},NVIDIA H200,GPU-1,{share},{rate},{unit},{power},5,2026-01-31T12:00:{at:02}Z,r"
 
 
+OLD_AND_NEW = ("bert-infer", "bert-infer-b2")
+
+
 def write(path: Path, *rows: dict[str, Any]) -> str:
     """A CSV of one job at these shares, with the needed columns and power."""
     usual = {"job": "mine", "unit": "images", "rate": 100}
@@ -97,6 +100,29 @@ def test_points_without_a_profile_hide_no_bundled_one(advisor: Advisor, tmp_path
     write(tmp_path / "p.csv", *({**row, "unit": "passes"} for row in rows))
     advisor("data", "import", "p.csv")
     assert advisor("recommend", "gemm", "triad").code == 0
+
+
+def test_a_job_that_was_profiled_again_is_what_it_is_now(advisor: Advisor, tmp_path: Path) -> None:
+    """Answers are those of its new points alone, and say so; the old ones stay in the data."""
+    job = {name: [p for p in bundled_solo_points() if p.job == name] for name in OLD_AND_NEW}
+    old, new = (
+        [dataclasses.replace(p, job="mine", started_at=f"2026-0{month}{p.started_at[7:]}")
+         for p in job[name] if p.gpu_model == "NVIDIA H200"]
+        for month, name in enumerate(OLD_AND_NEW, 1)
+    )  # fmt: skip
+    answers = list[dict[str, Any]]()
+    for file, of in (("new.csv", new), ("old.csv", old)):
+        write_points(tmp_path / file, of)
+        assert advisor("data", "import", file).code == 0
+        answers.append(json.loads(advisor("recommend", "mine", "triad", "--json").out))
+    assert answers[0]["jobs"] == answers[1]["jobs"]
+    (said,) = {*answers[1]["warnings"]} - {*answers[0]["warnings"]}
+    assert said == (
+        "mine was profiled again, on 2026-02-21, after its job file changed: older points "
+        "are not used"
+    )
+    (row,) = json.loads(advisor("jobs", "--json").out)["jobs"]
+    assert (row["points"], "job-changed" in row["flags"]) == (len(new), True)
 
 
 def test_profile_on_another_gpu_model(advisor: Advisor, tmp_path: Path) -> None:

@@ -366,6 +366,15 @@ def test_results_on_the_whole_gpu_are_handed_on(tmp_path: Path, settings: Settin
     assert [part.reported for part in pair.parts] == ["48=10.93", None]
 
 
+def test_a_job_that_changed_since_it_was_profiled_is_named(
+    tmp_path: Path, settings: Settings
+) -> None:
+    points = (solo_points("a", job_hash=A.job_hash), solo_points("b", job_hash="other"))
+    _, notes = with_forecast(launch_set(EQUAL), wanted(points_file(tmp_path, *points)), settings)
+    (note,) = (note for note in notes if "has changed" in note)
+    assert note == "the job file of b has changed since it was profiled: advisor profile b"
+
+
 def test_below_the_smallest_share_no_rate_is_known(
     tmp_path: Path, settings: Settings, use: Use
 ) -> None:
