@@ -457,9 +457,8 @@ def test_what_another_program_did_corrects_no_profile(store: Store) -> None:
     store.add([point(job_1_hash="new", run="r2"), launch(1)])
     (found,) = measured_windows(profiled, unchecked, store, bundled=()).values()
     assert len(found) == 2
-    by_job = {(p.job, CARD): p for p in profiled}
-    launches = [launch(job_1_hash="old"), launch(job_1_hash="new")]
-    (kept,) = expected_of(launches, by_job, MODEL, unchecked)
+    launches = (launch(job_1_hash=job_hash) for job_hash in ("old", "new"))
+    (kept,) = expected_of(launches, {(p.job, CARD): p for p in profiled}, MODEL, unchecked)
     assert kept.observation.parts[0].job_hash == "new"
 
 
