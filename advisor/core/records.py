@@ -308,6 +308,8 @@ FOREIGN_HOST = "foreign-host"
 
 SINGLE_WINDOW, PRIOR = "one-window", "prior"
 
+JOB_CHANGED = "job-changed"
+
 BACKLOG = "backlog"
 
 WATCHED = "seen"
@@ -363,6 +365,7 @@ FLAGS: dict[str, str] = {
     ),
     PRIOR: "nothing was learned from its GPU model: its other shares are a guess from how busy the "
     "GPU was, with wide ranges",
+    JOB_CHANGED: "its job file changed: older points are not used",
 }
 """Every flag that a point can carry, and its meaning."""
 

@@ -61,6 +61,7 @@ from advisor.core.objectives import (
 from advisor.core.records import (
     DOUBTFUL,
     FLAGS,
+    JOB_CHANGED,
     PRIOR,
     SINGLE_WINDOW,
     SLOW_ALONE,
@@ -1211,6 +1212,11 @@ def _of_profile(profile: Profile) -> Iterator[str]:
         yield (
             f"the progress of {profile.job} was not counted while it was watched: its speeds are "
             "relative, and a launch of it has no forecast (docs/progress.md)"
+        )
+    if JOB_CHANGED in profile.flags:
+        yield (
+            f"{profile.job} was profiled again, on {profile.profiled_at[:10]}, after its job file "
+            "changed: older points are not used"
         )
     if SLOW_ALONE in profile.flags:
         yield (

@@ -496,7 +496,8 @@ def reference_logs(
         limit_w = profile.power_limit_w or math.inf
         below = max(power_w, profile.whole_gpu_power_w) < _BELOW_LIMIT * limit_w
         # Only where the job runs at nearly the profile's rate does power tell of the card.
-        is_same = abs(point.rate / profile.whole_gpu_rate - 1) < 0.02
+        is_near = abs(point.rate / profile.whole_gpu_rate - 1) < 0.02
+        is_same = is_near and profile.is_of(point.job_hash)
         if below and is_same and _UNSTEADY.isdisjoint(point.flags):
             logs = ratios.setdefault(point.gpu_uuid, {}).setdefault(point.job, [])
             logs.append(math.log(power_w / profile.whole_gpu_power_w))
@@ -520,6 +521,7 @@ def host_factor(kind: JobKind, profile: Profile, here: Iterable[SoloPoint]) -> t
         for point in here
         if (point.share_percent, point.rate_unit) == (WHOLE, profile.rate_unit)
         and point.rate > 0
+        and profile.is_of(point.job_hash)
         and DOUBTFUL.isdisjoint(point.flags)
     ]
     log_factor, stderr = shrunk([(log, between_windows**2) for log in logs], between_hosts)

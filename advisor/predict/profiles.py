@@ -40,7 +40,13 @@ from advisor.core.records import BACKLOG, CPU_BOUND, DOUBTFUL, SoloPoint, groupe
 from advisor.core.telemetry import NEAR_LIMIT
 from advisor.errors import InputError
 from advisor.predict.kernels import Kernels, computes_in_bursts
-from advisor.validity.points import NO_PROFILE, is_usable, results_of_job, with_solo_flags
+from advisor.validity.points import (
+    NO_PROFILE,
+    is_usable,
+    newest_program,
+    results_of_job,
+    with_solo_flags,
+)
 from advisor.validity.safe_counts import CheckedCounts, Safety
 
 Floats: TypeAlias = npt.NDArray[np.float64]
@@ -203,6 +209,8 @@ class Profile:
         mps_clients: The most clients of MPS that it had on a GPU.
         gpus: How many GPUs the job holds; `values`, powers and memory are then of one of them, the
             mean of all.
+        job_hash: Of the program that was profiled; None: not known.
+        profiled_at: When its newest point began, ISO 8601.
     """
 
     job: str
@@ -218,7 +226,7 @@ class Profile:
     values: Mapping[str, Floats]
     missing: tuple[str, ...] = ()
     flags: tuple[str, ...] = ()
-    reported: tuple[str, str] | None = None
+    reported: str | None = None
     right_units: frozenset[int] = frozenset()
     wrong_units: frozenset[int] = frozenset()
     serving: Serving | None = None
@@ -230,6 +238,12 @@ class Profile:
     memory_bound: str | None = None
     mps_clients: int = 1
     gpus: int = 1
+    job_hash: str | None = None
+    profiled_at: str = ""
+
+    def is_of(self, job_hash: str | None) -> bool:
+        """Whether it may be of the program with that hash; None: not known."""
+        return job_hash is None or self.job_hash in (None, job_hash)
 
     def doubt_at(self, shares: Floats) -> Floats:
         """`doubt` at these shares, linear between its own; shape (2, n), 0 where it is None."""
@@ -362,6 +376,8 @@ def make_profile(points: Iterable[SoloPoint]) -> Profile:
         memory_bound=newest.memory_bound,
         mps_clients=max(point.mps_clients or 1 for point in usable),
         gpus=newest.gpus or 1,
+        job_hash=next((point.job_hash for point in usable if point.job_hash), None),
+        profiled_at=newest.started_at,
     )
 
 
@@ -370,11 +386,13 @@ def make_profiles(points: Iterable[SoloPoint]) -> dict[tuple[str, str], Profile]
 
     A share is taken from points that passed every cross-check, where there are any; never from
     points of which the results are wrong, or that lack the rate or the power. Rates do not fall
-    with the share.
+    with the share. Of a job that was profiled again after its job file changed, only points of its
+    newest program are used.
     """
     groups = grouped(with_solo_flags(points), lambda point: (point.job, point.gpu_model))
     profiles: dict[tuple[str, str], Profile] = {}
-    for key, of_job in sorted(groups.items()):
+    for key, of_all in sorted(groups.items()):
+        of_job = newest_program(of_all)
         # A job that holds another number of GPUs than before is another one.
         held = max(of_job, key=lambda p: p.started_at).gpus
         best = {
@@ -386,7 +404,7 @@ def make_profiles(points: Iterable[SoloPoint]) -> dict[tuple[str, str], Profile]
             right, wrong = results_of_job(of_job)
             newest_first = sorted(best[WHOLE], key=lambda p: p.started_at, reverse=True)
             reports = (
-                (p.job_hash, p.reported)
+                p.reported
                 for p in newest_first
                 if p.results == "right" and p.job_hash and p.reported
             )
@@ -397,9 +415,9 @@ def make_profiles(points: Iterable[SoloPoint]) -> dict[tuple[str, str], Profile]
                 wrong_units=wrong,
             )
     # A unit of a job takes the same kernels on another GPU model.
-    counted = {job: p.kernels for (job, _), p in profiles.items() if p.kernels}
+    counted = {(p.job, p.job_hash): p.kernels for p in profiles.values() if p.kernels}
     return {
-        key: p if p.kernels else replace(p, kernels=counted.get(key[0]))
+        key: p if p.kernels else replace(p, kernels=counted.get((p.job, p.job_hash)))
         for key, p in profiles.items()
     }
 

@@ -21,6 +21,7 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
+from operator import attrgetter
 from typing import TypeVar
 
 from advisor.core.gpu import WHOLE
@@ -30,6 +31,7 @@ from advisor.core.records import (
     CPU_BOUND,
     DEGENERATE,
     DOUBTFUL,
+    JOB_CHANGED,
     NO_POWER,
     RESULTS_ONLY,
     SLOW_ALONE,
@@ -98,8 +100,9 @@ def _judged(
     flag: str,
 ) -> list[SoloPoint]:
     listed = list(points)
-    sweeps = grouped(listed, lambda point: (point.job, point.gpu_uuid, point.run))
-    return [_flagged(p, flag) if is_bad(p, sweeps[p.job, p.gpu_uuid, p.run]) else p for p in listed]
+    of_sweep = attrgetter("job", "job_hash", "gpu_uuid", "run")
+    sweeps = grouped(listed, of_sweep)
+    return [_flagged(p, flag) if is_bad(p, sweeps[of_sweep(p)]) else p for p in listed]
 
 
 def with_pair_flags(points: Iterable[PairPoint], solos: Iterable[SoloPoint]) -> list[PairPoint]:
@@ -258,7 +261,7 @@ def is_usable(point: SoloPoint) -> bool:
 
 def why_no_profile(points: Iterable[SoloPoint]) -> str | None:
     """Why points of one job on one GPU model make no profile; None where they make one."""
-    flagged = with_solo_flags(points)
+    flagged = newest_program(with_solo_flags(points))
     live = ("nvml", "amd", "dcgm")
     if flagged and all(p.power_w is None and (p.source or "").startswith(live) for p in flagged):
         return NO_POWER
@@ -284,6 +287,19 @@ def _fault(point: SoloPoint) -> str:
     if flags := NO_PROFILE.intersection(point.flags):
         return f"the point is flagged {', '.join(sorted(flags))}"
     return ""
+
+
+def newest_program(points: Iterable[SoloPoint]) -> list[SoloPoint]:
+    """Of one job's points on one GPU model those of the program that was profiled last.
+
+    Programs are told apart by `job_hash`; points without one are of any. Where others are left
+    out, all have the flag `job-changed`. Flags of sweeps should be there already.
+    """
+    listed = list(points)
+    known = (point for point in listed if point.job_hash and not _fault(point))
+    newest = max(known, key=lambda point: point.started_at, default=None)
+    kept = [p for p in listed if newest is None or p.job_hash in (None, newest.job_hash)]
+    return kept if len(kept) == len(listed) else [_flagged(p, JOB_CHANGED) for p in kept]
 
 
 def results_of_job(points: Iterable[SoloPoint]) -> tuple[frozenset[int], frozenset[int]]:

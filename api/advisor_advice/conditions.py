@@ -10,7 +10,7 @@ import itertools
 import math
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import astuple, dataclass, field, replace
 from operator import attrgetter
@@ -71,7 +71,7 @@ from advisor.predict.profiles import (
 from advisor.predict.sets import OptionPredictor, has_short_blocks
 from advisor.settings import Settings
 from advisor.validity.drift import Compared, drifts_of, find_drifts, widened
-from advisor.validity.points import is_usable, undisputed, why_no_profile
+from advisor.validity.points import is_usable, newest_program, undisputed, why_no_profile
 from advisor.validity.safe_counts import CheckedCounts, check_for
 from advisor.wire.answers import DriftedJob, MeasuredTogether
 from advisor_data import Store, is_begun, open_store
@@ -406,7 +406,8 @@ def _estimated_profiles(points: Iterable[SoloPoint]) -> dict[str, Profile]:
         if point.share_percent == WHOLE and is_usable(point) and DOUBTFUL.isdisjoint(point.flags)
     )
     estimated: dict[str, Profile] = {}
-    for gpu_model, of_model in grouped(windows, lambda point: point.gpu_model).items():
+    for gpu_model, of_programs in grouped(windows, lambda point: point.gpu_model).items():
+        of_model = newest_program(of_programs)
         point = mean_window(of_model[-20:])  # the newest: programs change
         if window := window_of_point(point):
             serving = serving_of(of_model)
@@ -423,6 +424,8 @@ def _estimated_profiles(points: Iterable[SoloPoint]) -> dict[str, Profile]:
                 gpu_uuids=frozenset(p.gpu_uuid for p in of_model),
                 kernels=counted_kernels(of_model),
                 gpus=point.gpus or 1,
+                job_hash=next((p.job_hash for p in of_model if p.job_hash), None),
+                profiled_at=of_model[-1].started_at,
             )
     return estimated
 
@@ -591,9 +594,17 @@ def measured_split(mode: str, shares_percent: Iterable[float]) -> Split | None:
     return Split(shares) if mode in ("mps", "cu_mask") else None
 
 
-def _is_doubtful(observation: Observation, profiles: Iterable[Profile], checked: _Checked) -> bool:
-    """Whether it says nothing of what the jobs do at that split."""
-    if observation.doubt:
+def _is_of(point: PairPoint | Observation, profiles: Iterable[Profile]) -> bool:
+    """Whether it may be of the programs that were profiled."""
+    by_job = {profile.job: profile for profile in profiles}
+    return all(by_job[part.job].is_of(part.job_hash) for part in point.parts if part.job in by_job)
+
+
+def _is_doubtful(
+    observation: Observation, profiles: Collection[Profile], checked: _Checked
+) -> bool:
+    """Whether it says nothing of what the profiled jobs do at that split."""
+    if observation.doubt or not _is_of(observation, profiles):
         return True
     host = checked(observation.gpu_model)
     return any(
@@ -1098,7 +1109,12 @@ def _of_points(
     *,
     is_bundled: bool = False,
 ) -> Iterator[tuple[tuple[str, ...], Window]]:
-    measured = [point for point in points if point.source != REPLAY_SOURCE]
+    measured = (
+        point
+        for point in points
+        if point.source != REPLAY_SOURCE
+        and _is_of(point, [profiles[job] for job in point.jobs if job in profiles])
+    )
     for point in select(measured)[0]:
         if split := measured_split(point.mode, point.shares_percent):
             window = replace(_window(split, point), is_bundled=is_bundled)

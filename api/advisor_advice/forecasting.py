@@ -149,8 +149,11 @@ def _to_launch(
     choice = option.prediction
     chosen = LaunchSet(split=choice.split, parts=tuple(LaunchPart(job=job) for job in jobs))
     forecast = _forecast(choice, given.manifest, profile_set)
-    launch_set = _with_profiles(chosen, profile_set)
-    return replace(_promising(launch_set, profile_set, criteria), forecast=forecast), given.warnings
+    promised = _promising(_with_profiles(chosen, profile_set), profile_set, criteria)
+    return replace(promised, forecast=forecast), (
+        *_changed(jobs, profile_set),
+        *given.warnings,
+    )
 
 
 def _promising(made: LaunchSet, profile_set: ProfileSet, criteria: Request) -> LaunchSet:
@@ -165,6 +168,15 @@ def _promising(made: LaunchSet, profile_set: ProfileSet, criteria: Request) -> L
         for part, profile in zip(made.parts, profile_set.profiles, strict=True)
     )
     return replace(made, parts=tuple(parts))
+
+
+def _changed(jobs: Iterable[Job], profile_set: ProfileSet) -> Iterable[str]:
+    """What is to be said of jobs that are not what was profiled; copies of one once."""
+    return dict.fromkeys(
+        f"the job file of {job.name} has changed since it was profiled: advisor profile {job.name}"
+        for job, profile in zip(jobs, profile_set.profiles, strict=True)
+        if not profile.is_of(job.job_hash)
+    )
 
 
 def criteria_of(
@@ -248,7 +260,11 @@ def with_forecast(
     safeties = [profile.safety(checked) for profile in profile_set.profiles]
     notes = count_notes(pair, safeties, allow_unsafe=launch.request.allow_unsafe, joins=joins)
     expected, said = _expected(pair, profile_set, launch, settings)
-    return _on_host(expected, profile_set, launch, settings), (*said, *notes)
+    return _on_host(expected, profile_set, launch, settings), (
+        *_changed(pair.jobs, profile_set),
+        *said,
+        *notes,
+    )
 
 
 def _expected(
@@ -505,7 +521,7 @@ def _on_host(
 
 
 def _with_profile(part: LaunchPart, profile: Profile, share_percent: float) -> LaunchPart:
-    job, (job_hash, values) = part.job, profile.reported or (None, None)
+    job = part.job
     # A profile without counted progress has no rate to compare with.
     is_counted = profile.rate_unit != UNCOUNTED_UNIT
     if job.memory_mib is None and profile.memory_used_mib is not None:
@@ -522,6 +538,6 @@ def _with_profile(part: LaunchPart, profile: Profile, share_percent: float) -> L
         idle_power_w=None
         if math.isnan(profile.idle_power_w)
         else profile.gpus * profile.idle_power_w,
-        reported=values if job_hash == part.job.job_hash else None,
+        reported=profile.reported if profile.job_hash == job.job_hash else None,
         memory_bound=profile.memory_bound,
     )

@@ -8,7 +8,7 @@ from typing import Any, Generic, Self
 from advisor.core.gpu import WHOLE
 from advisor.core.records import Record, SoloPoint, grouped
 from advisor.formats.rows import P
-from advisor.validity.points import with_solo_flags
+from advisor.validity.points import newest_program, with_solo_flags
 from advisor.wire.answers import JobRow, PointsOrigin
 
 MOST_OF_MOMENT = 1000
@@ -117,7 +117,7 @@ class ProfileRow:
         shares: Measured, percent, ascending.
         measured_at: When the last one started, ISO 8601.
         flags: Of any of them, sorted.
-        rate_units: Of any of them, sorted; one, unless they were measured long apart.
+        rate_units: Of any that are stored, sorted; one, unless they were measured long apart.
     """
 
     job: str
@@ -142,7 +142,7 @@ class ProfileRow:
 
 
 def profile_rows(points: Iterable[SoloPoint]) -> list[ProfileRow]:
-    """One row for each job on each GPU model, in their order."""
+    """One row for each job on each GPU model, in their order: of its `newest_program`."""
     groups = grouped(with_solo_flags(points), lambda point: (point.job, point.gpu_model))
     return [
         ProfileRow(
@@ -152,9 +152,10 @@ def profile_rows(points: Iterable[SoloPoint]) -> list[ProfileRow]:
             points=len(group),
             measured_at=max(p.started_at for p in group),
             flags=tuple(sorted({flag for p in group for flag in p.flags})),
-            rate_units=tuple(sorted({p.rate_unit for p in group})),
+            rate_units=tuple(sorted({p.rate_unit for p in of_all})),
         )
-        for (job, gpu_model), group in sorted(groups.items())
+        for (job, gpu_model), of_all in sorted(groups.items())
+        for group in [newest_program(of_all)]
     ]
 
 

@@ -99,6 +99,28 @@ def test_points_without_a_profile_hide_no_bundled_one(advisor: Advisor, tmp_path
     assert advisor("recommend", "gemm", "triad").code == 0
 
 
+def test_a_job_that_was_profiled_again_is_what_it_is_now(advisor: Advisor, tmp_path: Path) -> None:
+    """Answers are those of its new points alone, and say so; the old ones stay in the data."""
+    old, new = (
+        [dataclasses.replace(p, job="mine", started_at=f"2026-0{month}{p.started_at[7:]}")
+         for p in bundled_solo_points([name]) if p.gpu_model == "NVIDIA H200"]
+        for month, name in enumerate(("bert-infer", "bert-infer-b2"), 1)
+    )  # fmt: skip
+    answers = list[dict[str, Any]]()
+    for file, of in (("new.csv", new), ("old.csv", old)):
+        write_points(tmp_path / file, of)
+        assert advisor("data", "import", file).code == 0
+        answers.append(json.loads(advisor("recommend", "mine", "triad", "--json").out))
+    assert answers[0]["jobs"] == answers[1]["jobs"]
+    (said,) = {*answers[1]["warnings"]} - {*answers[0]["warnings"]}
+    assert said == (
+        "mine was profiled again, on 2026-02-21, after its job file changed: older points "
+        "are not used"
+    )
+    (row,) = json.loads(advisor("jobs", "--json").out)["jobs"]
+    assert (row["points"], "job-changed" in row["flags"]) == (len(new), True)
+
+
 def test_profile_on_another_gpu_model(advisor: Advisor, tmp_path: Path) -> None:
     """The bundled one stays for its own model, and goes next to a bundled job."""
     triad = [p for p in bundled_solo_points() if p.job == "triad"]

@@ -694,14 +694,21 @@ def make_data(
     Raises:
         InputError: no pair was measured well enough, or none has profiles of both its jobs.
     """
-    made, unused = make_measurements(points, [*references, *profiled], full=False)
+    profiles = make_profiles(profiled)
+    # Pairs of a job that has changed since are left without a reference.
+    alone = [
+        point
+        for point in (*references, *profiled)
+        if (profile := profiles.get((point.job, point.gpu_model))) is None
+        or profile.is_of(point.job_hash)
+    ]
+    made, unused = make_measurements(points, alone, full=False)
     if not made:
         raise InputError(
             f"none of {count_of(len(points), 'pair point')} can be learned from",
             why="; ".join(f"{item.points}: {item.reason}" for item in (*left_out, *unused)),
             fix="measure pairs at the nine splits, and their jobs alone: advisor colocate",
         )
-    profiles = make_profiles(profiled)
     measurements = tuple(m for m in made if _is_profiled(m, profiles))
     above_w = active_idle_fill(measurements, profiles)
     profiles = {key: with_active_idle(profile, above_w) for key, profile in profiles.items()}

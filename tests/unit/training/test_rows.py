@@ -261,6 +261,21 @@ def test_jobs_without_a_profile_are_left_out_and_counted() -> None:
     assert make_data(POINTS, solos[:-1], solos[-1:]).left_out == (LeftOut(UNPROFILED, 60),)
 
 
+def test_pairs_of_a_job_that_has_changed_since_are_left_out() -> None:
+    """Its points of then are no profile of the one that ran beside others."""
+    old = [replace(p, job_hash="old") for p in FULL_SOLOS]
+    new = [
+        replace(p, job_hash="new", run="later", started_at="2027-01-01T00:00:00Z")
+        for p in FULL_SOLOS
+        if p.job == "slow"
+    ]
+    pairs = [
+        replace(p, parts=tuple(replace(part, job_hash="old") for part in p.parts)) for p in POINTS
+    ]
+    assert "slow" in make_data(pairs, old).rows.jobs
+    assert "slow" not in make_data(pairs, [*old, *new]).rows.jobs
+
+
 def test_without_any_pair_it_is_said_why() -> None:
     with pytest.raises(InputError) as refused:
         make_data(

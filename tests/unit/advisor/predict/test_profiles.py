@@ -16,7 +16,7 @@ from store_points import point
 
 from advisor.core.gpu import NINE, UNCAPPED
 from advisor.core.objectives import Policy
-from advisor.core.records import BACKLOG, SoloPoint
+from advisor.core.records import BACKLOG, JOB_CHANGED, WATCHED, SoloPoint
 from advisor.decide.decision import Outlook, decide
 from advisor.decide.limits import Request
 from advisor.errors import InputError
@@ -52,6 +52,58 @@ def test_shares_ascend_whatever_the_order() -> None:
     assert (made.whole_gpu_rate, made.whole_gpu_power_w) == (100, 100)
     assert made.values["dram_active_percent"].tolist() == [5, 5, 5]
     assert set(made.values) == set(COLUMNS)
+
+
+def of_program(job_hash: str | None, day: int, rate: float, **fields: Any) -> list[SoloPoint]:
+    return [
+        solo(
+            share_percent=share,
+            rate=rate * share,
+            job_hash=job_hash,
+            started_at=f"2026-02-{day:02}T12:00:00Z",
+            run=f"r{day}",
+            **fields,
+        )
+        for share in (50.0, 100.0)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("points", "rate"),
+    [
+        ([*of_program("old", 1, 1.0), *of_program("new", 2, 5.0)], 500),
+        ([*of_program("new", 3, 5.0), *of_program("old", 1, 1.0), *of_program("old", 2, 1.0)], 500),
+        # As it was before once more.
+        ([*of_program("a", 1, 1.0), *of_program("b", 2, 5.0), *of_program("a", 3, 3.0)], 200),
+        # Without a hash it may be of any.
+        (
+            [*of_program("old", 1, 1.0), *of_program(None, 2, 3.0), *of_program("new", 3, 5.0)],
+            400,
+        ),
+        # What was never right, or was only seen, is no program to go by.
+        (
+            [
+                *of_program("old", 1, 1.0),
+                *of_program("wrong", 2, 5.0, flags=("wrong-results",)),
+                *of_program("seen", 3, 5.0, flags=(WATCHED,)),
+            ],
+            100,
+        ),
+    ],
+)
+def test_only_points_of_the_newest_program_count(points: list[SoloPoint], rate: float) -> None:
+    (made,) = make_profiles(points).values()
+    assert (made.whole_gpu_rate, JOB_CHANGED in made.flags) == (rate, True)
+
+
+def test_points_of_one_program_or_none_are_all_used() -> None:
+    """On another GPU model the older program is the newest, and its kernels are others."""
+    both = [*of_program("one", 1, 1.0), *of_program("one", 2, 3.0)]
+    fewer = of_program("two", 3, 7.0, gpu_model="Other", kernels_per_unit=4.0)
+    made = make_profiles([*both, *fewer])
+    here, there = made["a", "Card"], made["a", "Other"]
+    assert (here.whole_gpu_rate, here.kernels, there.whole_gpu_rate) == (200, None, 700)
+    assert not {JOB_CHANGED} & {*here.flags, *there.flags}
 
 
 def test_repeated_shares_take_the_median() -> None:

@@ -358,12 +358,16 @@ def test_jobs_without_a_profile_have_no_forecast(settings: Settings, tmp_path: P
 
 
 def test_results_on_the_whole_gpu_are_handed_on(tmp_path: Path, settings: Settings) -> None:
+    """Not those of another program, and that it is another one is said."""
     said = {"results": "right", "reported": "48=10.93"}
     points = (
         solo_points("a", job_hash=A.job_hash, **said), solo_points("b", job_hash="other", **said),
     )  # fmt: skip
-    pair, _ = with_forecast(launch_set(EQUAL), wanted(points_file(tmp_path, *points)), settings)
+    pair, notes = with_forecast(launch_set(EQUAL), wanted(points_file(tmp_path, *points)), settings)
     assert [part.reported for part in pair.parts] == ["48=10.93", None]
+    assert [note for note in notes if "changed" in note] == [
+        "the job file of b has changed since it was profiled: advisor profile b"
+    ]
 
 
 def test_below_the_smallest_share_no_rate_is_known(

@@ -449,6 +449,19 @@ def test_points_that_tell_nothing_of_the_pair(store: Store, columns: dict[str, A
     assert measured_windows(TWO, unchecked, store, bundled=()) == {}
 
 
+def test_what_another_program_did_corrects_no_profile(store: Store) -> None:
+    """Neither windows nor launches, nor drift; those without a hash may be of any."""
+    profiled = (replace(TWO[0], job_hash="new"), TWO[1])
+    store.add([point(job_1_hash="old"), launch(job_1_hash="old")])
+    assert measured_windows(profiled, unchecked, store, bundled=()) == {}
+    store.add([point(job_1_hash="new", run="r2"), launch(1)])
+    (found,) = measured_windows(profiled, unchecked, store, bundled=()).values()
+    assert len(found) == 2
+    launches = (launch(job_1_hash=job_hash) for job_hash in ("old", "new"))
+    (kept,) = expected_of(launches, {(p.job, CARD): p for p in profiled}, MODEL, unchecked)
+    assert kept.observation.parts[0].job_hash == "new"
+
+
 def test_of_a_queue_all_its_pairs(store: Store) -> None:
     store.add([point(), point(job_1="b", job_2="c"), point(job_1="c", job_2="d")])
     found = measured_windows([*TWO, profile("c")], unchecked, store, bundled=(), any_of=True)
