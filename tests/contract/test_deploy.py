@@ -204,8 +204,7 @@ def test_the_containerfile_copies_what_is_there() -> None:
         "targets"
     ]
     packed = [*wheel["wheel"]["only-include"], *wheel["wheel"]["force-include"]]
-    left_out = [path for path in packed if not any(Path(path).is_relative_to(c) for c in copied)]
-    assert left_out == []
+    assert [path for path in packed if not any(Path(path).is_relative_to(c) for c in copied)] == []
 
 
 def test_the_container_runs_as_nobody_special() -> None:

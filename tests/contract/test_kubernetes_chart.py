@@ -291,8 +291,7 @@ def test_the_script_makes_certificates_that_are_trusted(tmp_path: Path) -> None:
     files = {name: base64.b64decode(text) for name, text in secret["data"].items()}
     for name, data in files.items():
         (tmp_path / name).write_bytes(data)
-    bundle = base64.b64decode((tmp_path / "advisor-ca-bundle.txt").read_text())
-    assert bundle == files["ca.crt"]
+    assert base64.b64decode((tmp_path / "advisor-ca-bundle.txt").read_text()) == files["ca.crt"]
     host = "advisor-webhook.gpu-sharing.svc"
     said = subprocess.run(
         ["openssl", "verify", "-CAfile", "ca.crt", "-purpose", "sslserver",

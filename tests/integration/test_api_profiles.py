@@ -229,8 +229,7 @@ def test_no_writer_takes_the_place_of_another(api: Api, writer: str) -> None:
     forger = api.token("write", "read")
     mine = observation(1)
     forged = dataclasses.replace(mine, launch_id="20260101-000000-ffff", written_by="write")
-    sent = [(forged, forger), (mine, writer)]
-    for one, token in sent:
+    for one, token in [(forged, forger), (mine, writer)]:
         assert api.post("/v1/observations", {"observations": [to_row(one)]}, token)["new"] == 1
     kept = {o["written_by"]: o["power_w"] for o in api.get("/v1/observations")["observations"]}
     assert kept == {"write-read": mine.power_w, "write": mine.power_w}

@@ -174,8 +174,7 @@ def test_a_person_is_told_in_lines(advisor: Advisor) -> None:
     # The table is of a month, as the changes are, and says of what it is one.
     assert re.search(r"\n  Read    2.4 hours to .* UTC; what follows is for a month of\n", done.out)
     row = re.search(r"\n  Hours +([\d,]+)( +[\d,]+){2} to [\d,]+ +-\d+ %  GPU hours\n", done.out)
-    hours = some(row)[1].replace(",", "")
-    assert int(hours) == pytest.approx(5 * 730, rel=0.05)
+    assert int(some(row)[1].replace(",", "")) == pytest.approx(5 * 730, rel=0.05)
     assert "ADVISOR_GPU_HOUR" in done.out
     assert max(map(len, done.out.splitlines())) <= 100
     no_price = ("--prometheus", "http://127.0.0.1:9", "--objective", "cost")

@@ -162,8 +162,7 @@ def node(fake_libraries: Path, service: Served) -> Iterator[Node]:
             assert not running_node.ready()
             pid_file = running_node.pipe / "nvidia-cuda-mps-control.pid"
             assert not pid_file.exists(), "the daemon ends with the agent"
-            asked = {f"{call.method} {call.path}" for call in running_node.api.calls}
-            assert asked <= ALLOWED
+            assert {f"{call.method} {call.path}" for call in running_node.api.calls} <= ALLOWED
 
 
 @pytest.fixture(autouse=True)

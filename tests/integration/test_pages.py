@@ -397,8 +397,7 @@ def test_a_way_is_chosen_on_a_chart(visit: Visit) -> None:
         plot.click(position={"x": box["width"] - 14 - from_right, "y": 100})
         assert visit.text("#said").startswith(way)
         assert by_hand in (visit.page.text_content("#environment") or "")
-    marks = visit.page.locator(".fold > figure .dot")
-    for mark in marks.all()[:3]:
+    for mark in visit.page.locator(".fold > figure .dot").all()[:3]:
         marked = some(mark.bounding_box())
         visit.page.mouse.click(marked["x"] + marked["width"] / 2, marked["y"] + 3)
         now = some(visit.page.locator(".fold > figure .now-dot").bounding_box())

@@ -154,8 +154,7 @@ def test_a_server_serves_what_it_could_do_up_to_its_demand(predictor: ModelPredi
     server = dataclasses.replace(other, serving=serving)
     split = EQUAL
     (busy,), (served,) = (predictor.predict([job, B], [split]) for job in (other, server))
-    least = float(A.shares[0])
-    could = np.array([dataclasses.astuple(busy.parts[0].speed.times(50.0 / least))]).T
+    could = np.array([dataclasses.astuple(busy.parts[0].speed.times(50.0 / float(A.shares[0])))]).T
     assert list(dataclasses.astuple(served.parts[0].speed)) == serving.served(could)[:, 0].tolist()
     assert served.parts[0].speed.value <= 1
     assert served.parts[1].speed == busy.parts[1].speed

@@ -125,8 +125,7 @@ def test_what_cannot_be_promoted_is_not_added(registry: Registry, tmp_path: Path
 def test_no_model_passes_for_another_or_for_a_better_one(tmp_path: Path) -> None:
     """Trees that answer e^5 come with the hashes and the figures of the bundled model."""
     made, true = Registry(tmp_path / "models"), read_artefact(BUNDLED)
-    leaf = np.array([(LEAF, 5.0)], NODE).tobytes()
-    files = {**true.files, SPEED_TREES: leaf}
+    files = {**true.files, SPEED_TREES: np.array([(LEAF, 5.0)], NODE).tobytes()}
     passing = Artefact(dataclasses.replace(true.manifest, files=hashes(files)), files)
     for name, model in (("a", passing), ("b", named(true.manifest, files))):
         (tmp_path / name).mkdir()

@@ -251,8 +251,7 @@ def test_a_minimum_speed_holds_where_jobs_share() -> None:
         (kept, "50/50", 0.98, served, True),
     ):
         watts = {"solo_power_a_w": 1, "solo_power_b_w": 1, "power_w": 1}
-        result = pair_result(rate_a=0.9, rate_b=slower, **watts)
-        assert question.allows(way, result, of) == allowed
+        assert question.allows(way, pair_result(rate_a=0.9, rate_b=slower, **watts), of) == allowed
 
 
 def test_expected_speeds_keep_the_minimum_speed() -> None:
@@ -309,8 +308,7 @@ def test_who_is_to_be_sure_asks_the_errors_of_other_pairs() -> None:
     sure = ChoiceQuestion(EFFICIENCY, "every way", 0.4, "low end")
 
     def chosen(question: ChoiceQuestion) -> str:
-        found = choose(four, hopes, question, 0.0)
-        return next(c.chosen for c in found if c.left_out == "x")
+        return next(c.chosen for c in choose(four, hopes, question, 0.0) if c.left_out == "x")
 
     assert chosen(sure) == "exclusive"
     assert chosen(dataclasses.replace(sure, kept="expected")) == "50/50"

@@ -430,8 +430,7 @@ def test_environments_of_limits() -> None:
         {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "30"},
         {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "50"},
     )
-    masks = [env["HSA_CU_MASK"] for env in split.environments(100, "amd")]
-    assert masks == ["0:0-29", "0:50-99"]
+    assert [env["HSA_CU_MASK"] for env in split.environments(100, "amd")] == ["0:0-29", "0:50-99"]
     with pytest.raises(InputError, match="the number of CUs of the GPU is not known"):
         split.environments(None, "amd")
 

@@ -184,8 +184,7 @@ def test_a_plan_keeps_its_promises(placing: Placing) -> None:
     for one in found.sets:
         energy_j, done_s = integral(placing, one)
         assert one.energy_j == pytest.approx(energy_j, rel=1e-6)
-        works = [placing.kinds[kind].work_s for kind in one.kinds]
-        assert done_s == pytest.approx(works, rel=1e-6)
+        assert done_s == pytest.approx([placing.kinds[kind].work_s for kind in one.kinds], rel=1e-6)
 
 
 def moments(runs: Sequence[PlacedJob]) -> list[float]:
@@ -262,8 +261,7 @@ def test_order_of_the_queue_changes_nothing_but_who_starts_first(
 @pytest.mark.parametrize(("low", "shares"), [(0.17, False), (0.18, True)])
 def test_nine_chances_of_ten_keep_a_floor(low: float, shares: bool) -> None:
     """Expected at 0.7, with a low end below the floor of 0.4."""
-    by = Told(low=low / 0.7)
-    assert bool(pairs_in(place(queue_of("aa", 1, by, policy=Policy())))) is shares
+    assert bool(pairs_in(place(queue_of("aa", 1, Told(low=low / 0.7), policy=Policy())))) is shares
 
 
 def test_an_hour_of_each_by_hand() -> None:
@@ -305,8 +303,7 @@ def test_pairs_must_fit_into_the_memory() -> None:
         def made(name: str, memory_mib: float = memory_mib) -> Profile:
             return job(name, memory_used_mib=memory_mib)
 
-        plan = place(queue_of("aa", 1, made=made, memory_mib=80_000))
-        assert bool(pairs_in(plan)) is shared
+        assert bool(pairs_in(place(queue_of("aa", 1, made=made, memory_mib=80_000)))) is shared
 
 
 def hot(name: str) -> Profile:

@@ -294,6 +294,5 @@ def test_each_form_has_the_variable_that_bounds_memory(placer: str) -> None:
     jax, vllm = known.profiles
     bounds = replace(jax, memory_bound=f"{growth}=false"), replace(vllm, memory_bound="--x 0.4")
     found = words_for(placer, replace(known, profiles=bounds))
-    text = "\n".join(found.lines)
-    assert text.count(growth) == (placer != "ecs" or 1)
+    assert "\n".join(found.lines).count(growth) == (placer != "ecs" or 1)
     assert found.cannot[-1].startswith(f"{vllm.job} was profiled with --x 0.4 in its command")

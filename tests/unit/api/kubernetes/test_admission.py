@@ -226,8 +226,7 @@ FIRST, SECOND = "containers/0", "containers/-"
 
 def spy(volume: str) -> Object:
     """A container that mounts all of a volume of ours."""
-    mounts = [{"name": volume, "mountPath": "/all"}]
-    return {"name": "spy", "image": "x", "volumeMounts": mounts}
+    return {"name": "spy", "image": "x", "volumeMounts": [{"name": volume, "mountPath": "/all"}]}
 
 
 def host_folder(path: str) -> list[Object]:

@@ -731,8 +731,7 @@ def test_reference_that_heat_held_back_is_none() -> None:
     hot = result(REFERENCE, 360, at_s=10, is_reference=True, throttle_reasons=("sw-thermal",))
     own = result(case(), 200, at_s=9)
     assert with_ratios([hot, own])[0].reference_ratio is None
-    ratio = some(with_ratios([free, own, hot])[1].reference_ratio)
-    assert ratio.value == pytest.approx(0.5)
+    assert some(with_ratios([free, own, hot])[1].reference_ratio).value == pytest.approx(0.5)
 
 
 def test_scatter_of_references_is_a_part_of_the_error() -> None:
@@ -1062,8 +1061,7 @@ def multiplier(script: Any) -> Any:
 def loaded(multiplier: Any, script: Any, folder: Path, dtype: str, a: Any, b: Any) -> Any:
     torch: Any = pytest.importorskip("torch")
     for name, values in (("a", a), ("b", b)):
-        data = values.contiguous().view(torch.uint8).flatten().tolist()
-        (folder / name).write_bytes(bytes(data))
+        (folder / name).write_bytes(bytes(values.contiguous().view(torch.uint8).flatten().tolist()))
     shape = (a.shape[0], b.shape[0], a.shape[1])
     asked = {"a": str(folder / "a"), "b": str(folder / "b"), "shape": shape, "dtype": dtype}
     return script.answer(multiplier, {"load": asked})["loaded"]["outputs"]

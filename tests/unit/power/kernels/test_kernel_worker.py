@@ -428,8 +428,7 @@ def test_clock_is_off_by_no_more_than_it_says(
         pings.append((at_s - part * trip_s, float(gpu_s), at_s + (1 - part) * trip_s))
     host_s, error_s = fit_clock(pings)
     for gpu_s in (0.0, 5.0, 10.0):
-        off = abs(host_s(gpu_s) - (offset_s + gpu_s * (1 + drift)))
-        assert off <= 3 * error_s + 1e-9
+        assert abs(host_s(gpu_s) - (offset_s + gpu_s * (1 + drift))) <= 3 * error_s + 1e-9
     assert error_s <= 500e-6 * 2
 
 
@@ -707,8 +706,7 @@ def test_band_is_of_the_readings_that_are_seen() -> None:
 
 
 def test_mean_between_two_times_is_that_of_the_bins() -> None:
-    edges = np.linspace(0, 0.02, 5)
-    curve = Curve(edges, np.array([100.0, 200, 300, 400]), np.eye(4), np.ones(4))
+    curve = Curve(np.linspace(0, 0.02, 5), np.array([100.0, 200, 300, 400]), np.eye(4), np.ones(4))
     assert (curve.mean_w(0.0, 0.02)[0], curve.mean_w(0.0025, 0.01)[0]) == (
         pytest.approx(250),
         pytest.approx((0.5 * 100 + 200) / 1.5),

@@ -437,8 +437,7 @@ def test_sets_without_a_limit_are_measured_at_each_split_those_with_one_under_mp
 def test_several_limits_need_mps() -> None:
     """CU masks of two would begin at the same unit; of one job alone they overlap with nobody's."""
     sets = (read_set("big-0@50+small-0@50+small-1", ""), read_set("big-0@50+small-0", ""))
-    entry = PlanEntry(sets=sets, splits=(UNCAPPED,))
-    work = expand(Plan("run", (entry,)), MI300X, MEMBERS, [])
+    work = expand(Plan("run", (PlanEntry(sets=sets, splits=(UNCAPPED,)),)), MI300X, MEMBERS, [])
     assert [target.jobs for target in work.mps] == [("big-0", "small-0")]
     assert "would overlap" in work.skipped[0].reason
     assert len(set_windows({"sets": sets}).mps) == 2

@@ -196,8 +196,7 @@ HAND = Split((70.0, 30.0))
 
 def work_of(*splits: Any, counts: HostCounts = KNOWN, gpu: Gpu = H200) -> PlannedWindows:
     solo = [solo_point(name) for name in BOTH]
-    whole = Plan("run", (PlanEntry(splits=splits, pairs=PAIR),))
-    return expand(whole, gpu, BOTH, solo, counts)
+    return expand(Plan("run", (PlanEntry(splits=splits, pairs=PAIR),)), gpu, BOTH, solo, counts)
 
 
 def test_nine_are_moved_and_that_is_said_once() -> None:
@@ -577,8 +576,7 @@ def test_shards_part_the_blocks(
 
 def test_blocks_of_a_shard_follow_those_with_the_same_clients() -> None:
     """In a shard too fewer processes are started than by the length of blocks alone."""
-    blocks = cut(windows(jobs("abcdefghij").values()), CLIENTS, 143_771, "seed")
-    part = shard(blocks, 1, 1)
+    part = shard(cut(windows(jobs("abcdefghij").values()), CLIENTS, 143_771, "seed"), 1, 1)
     by_length = sorted(part, key=lambda block: length_s([block]), reverse=True)
     assert part[0] == by_length[0]
     assert estimate_s(part, WindowRules()) < estimate_s(by_length, WindowRules())
