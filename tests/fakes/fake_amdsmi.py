@@ -27,5 +27,4 @@ def build(wrapper: Path, rocm: Path) -> None:
     stubs = "".join(f"int {name}(void) {{ return 2; }}\n" for name in rest)
     source = rocm / "fake_amdsmi.c"
     source.write_text(code + stubs)
-    library = rocm / "lib/libamd_smi.so"
-    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source], check=True)
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", rocm / "lib/libamd_smi.so", source], check=True)

@@ -56,10 +56,9 @@ WRONG = {"power": 1e9, "used": -5000.0, "busy": 4e9, "energy": 1e9}
 @functools.cache
 def profiles() -> Mapping[tuple[str, str], Profile]:
     """Batch jobs by GPU model and name; an MI300X is taken to be as fast."""
-    found = make_profiles(bundled_solo_points())
     own = {
         job: of
-        for (job, model), of in found.items()
+        for (job, model), of in make_profiles(bundled_solo_points()).items()
         if model == H200 and not of.serving and job in busy_percent()
     }
     return {

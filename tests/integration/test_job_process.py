@@ -236,8 +236,7 @@ def test_a_number_that_a_stranger_has_by_now_is_not_the_jobs(start: Start, tmp_p
     # Who stays is in another session, whose number would else be kept.
     process = start("sh", "-c", f"echo $$ > {tmp_path}/number; setsid sleep 60 & sleep 0.2; exit 0")
     assert wait_until(lambda: process.status == 0, 10)
-    number = int((tmp_path / "number").read_text())
-    with stranger_with(number) as stranger:
+    with stranger_with(int((tmp_path / "number").read_text())) as stranger:
         process.terminate()
         assert ended(process)
         assert stranger.poll() is None

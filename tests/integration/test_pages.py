@@ -765,15 +765,18 @@ def test_a_queue_is_planned_and_drawn(visit: Visit, served: RawServer) -> None:
 def test_a_unit_is_not_parted_at_its_slash(visit: Visit) -> None:
     """Of a rate only its last letter once stood in the next line."""
     visit.open("/job?name=bert-serve-30&gpu=NVIDIA H200")
-    rate = visit.page.locator(".facts dd").filter(has_text="sequences").first
-    lines = rate.evaluate(
-        """(one) => {
+    lines = (
+        visit.page.locator(".facts dd")
+        .filter(has_text="sequences")
+        .first.evaluate(
+            """(one) => {
             const range = document.createRange();
             const text = one.firstChild;
             range.setStart(text, text.length - 3);
             range.setEnd(text, text.length);
             return new Set([...range.getClientRects()].map((box) => box.top)).size;
         }"""
+        )
     )
     assert lines == 1
 

@@ -548,7 +548,6 @@ def test_what_all_families_have_in_common_is_in_the_mean() -> None:
 
 def test_servers_are_off_as_servers_are() -> None:
     """In each world; their profiles differ though one family alone is nearest to all of them."""
-    counters = {"sm_active_percent": 22.0, "dram_active_percent": 5.0, "sm_clock_mhz": 1980.0}
     window = SoloWindow(
         job="seen",
         gpu_model="NVIDIA H100 80GB HBM3",
@@ -558,7 +557,7 @@ def test_servers_are_off_as_servers_are() -> None:
         clock_part=1.0,
         idle_power_w=70.0,
         memory_used_mib=4000.0,
-        counters=counters,
+        counters={"sm_active_percent": 22.0, "dram_active_percent": 5.0, "sm_clock_mhz": 1980.0},
     )
     for is_server in (False, True):
         guess = bundled_head().guesses(window, is_server=is_server)

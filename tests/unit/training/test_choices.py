@@ -324,8 +324,7 @@ def test_a_server_is_held_to_its_demand() -> None:
     first = DATA.measurements[0]
     key = first.jobs[0], first.gpu_model
     kept = ChoiceQuestion(EFFICIENCY, "every way", 0.4, kept="expected")
-    tail = ((50.0, 9.0), (100.0, 4.0))
-    serving = Serving(offered_rate=1e9, rate_noise=None, latency_p99_ms=tail)
+    serving = Serving(offered_rate=1e9, rate_noise=None, latency_p99_ms=((50.0, 9.0), (100.0, 4.0)))
     server = dataclasses.replace(DATA.profiles[key], serving=serving)
     served = dataclasses.replace(DATA, profiles={**DATA.profiles, key: server})
     for speed, question, chosen in (
@@ -355,8 +354,7 @@ def test_rules_need_no_model() -> None:
 def test_the_larger_rate_gets_most() -> None:
     data = data_of((made_up.HOG, made_up.SLOW), (made_up.HOG, made_up.HOG),
                    (made_up.CLIMBER, made_up.SITTER))  # fmt: skip
-    taken = {m.jobs: RULES["larger-rate"](data, m) for m in data.measurements}
-    assert taken == {
+    assert {m.jobs: RULES["larger-rate"](data, m) for m in data.measurements} == {
         ("climber", "sitter"): "10/90", ("hog", "slow"): "90/10", ("hog", "hog"): "50/50"
     }  # fmt: skip
 

@@ -137,9 +137,8 @@ def _asking(pool: Pool, by: Any) -> Any:
 def queues(draw: some.DrawFn, most_jobs: int = 7, gpus: int | None = None) -> Placing:
     works = some.sampled_from([600.0, HOUR_S, 5 * HOUR_S])
     names = some.sampled_from("abcd")
-    jobs = draw(some.lists(some.tuples(names, works), min_size=1, max_size=most_jobs))
     return queue_of(
-        jobs,
+        draw(some.lists(some.tuples(names, works), min_size=1, max_size=most_jobs)),
         gpus or draw(some.integers(1, 4)),
         Told(drawn=True),
         policy=Policy(min_speed=draw(some.sampled_from([0.0, 0.4]))),

@@ -190,8 +190,7 @@ def test_a_job_beside_itself_is_the_same_both_ways() -> None:
             Split(own.split.shares[::-1], own.split.sharing): (0.7, 0.3, 500.0),
         }
     )
-    predictor = MeasuredPredictor(known, {("a", "a"): [own]})
-    one, other = predictor.predict(
+    one, other = MeasuredPredictor(known, {("a", "a"): [own]}).predict(
         [A, A], [own.split, Split(own.split.shares[::-1], own.split.sharing)]
     )
     speeds = [part.speed.value for part in one.parts]
@@ -253,8 +252,7 @@ def test_copies_under_one_limit_do_the_same_and_limits_may_be_in_any_order() -> 
     (found,) = windows_of([A, A, A], {("a", "a", "a"): [free]})
     assert (found.rates, found.latencies_p99_ms) == ((40.0, 40.0, 40.0), (6.0, 6.0, 6.0))
     one = replace(free, split=Split((100.0, 30.0, 100.0)))
-    several = windows_of([A, A, A], {("a", "a", "a"): [one]})
-    assert {w.split.shares: w.rates for w in several} == {
+    assert {w.split.shares: w.rates for w in windows_of([A, A, A], {("a", "a", "a"): [one]})} == {
         (30.0, 100.0, 100.0): (40.0, 40.0, 40.0),
         (100.0, 30.0, 100.0): (40.0, 40.0, 40.0),
         (100.0, 100.0, 30.0): (40.0, 40.0, 40.0),

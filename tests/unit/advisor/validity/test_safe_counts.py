@@ -307,8 +307,7 @@ def test_of_mirror_images_the_caller_decides() -> None:
 
 
 def test_what_is_moved_is_said_once() -> None:
-    one = Safety(units_total=132, host=checked_with(132, frozenset({92})))
-    assert moved_text(TEN, one) == (
+    assert moved_text(TEN, Safety(units_total=132, host=checked_with(132, frozenset({92})))) == (
         f"70 % is 92 of 132 SMs, at which {LIBRARIES}; measured at 90 SMs instead"
     )
     assert moved_text(TEN, KNOWN) == (

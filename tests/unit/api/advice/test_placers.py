@@ -38,14 +38,13 @@ def decided(way: str) -> Decision:
 def words_for(placer: str, d: Decision) -> Pasted:
     memory = MemoryFit(tuple(p.memory_used_mib for p in d.profiles), d.request.memory_mib)
     jobs = [profile.job for profile in d.profiles]
-    bounds = [profile.memory_bound for profile in d.profiles]
     return pasted(
         placer,
         d.profiles[0].gpu_model,
         jobs,
         d.sharing_option and d.sharing_option.split,
         memory,
-        bounds,
+        [profile.memory_bound for profile in d.profiles],
     )
 
 

@@ -441,8 +441,7 @@ PERCENTAGE = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
 
 
 def placed(placer: str, **wishes: str) -> Object:
-    asked = {"placed_by": placer, "with": "gemm"} | wishes
-    return pod_of("a", "fft", user=1000, **asked)
+    return pod_of("a", "fft", user=1000, **{"placed_by": placer, "with": "gemm"} | wishes)
 
 
 def told(

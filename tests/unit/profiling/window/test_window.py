@@ -265,8 +265,7 @@ def test_latencies_are_those_of_the_window_alone() -> None:
         counts[latency_bucket(0.050)] = round(2 * inputs.clock.now_s())
         return tuple(counts)
 
-    window = measure(replace(inputs, latencies=[latencies, lambda: ()]), RULES)
-    assert window.latencies == (
+    assert measure(replace(inputs, latencies=[latencies, lambda: ()]), RULES).latencies == (
         (pytest.approx(4, rel=0.03), pytest.approx(50, rel=0.03)),
         (None, None),
     )
