@@ -285,9 +285,6 @@ def postgres_url(postgres_empty: str) -> str:
 # Made-up recordings differ in little: a channel with the same readings is analysed once.
 
 
-_Found = tuple[PowerChannel | None, str]
-
-
 @contextmanager
 def analysed_once(known: Path) -> Generator[None]:
     """Fit each power channel once for the same readings and stages.
@@ -295,7 +292,7 @@ def analysed_once(known: Path) -> Generator[None]:
     Processes of one test run share the folder of fits.
     """
 
-    def remembered(trace: Trace, name: str) -> _Found:
+    def remembered(trace: Trace, name: str) -> tuple[PowerChannel | None, str]:
         if (readings := trace.series.get(name)) is None:
             return power_channel(trace, name)
         seen = readings.times_s.tobytes() + readings.values.tobytes() + repr(trace.stages).encode()

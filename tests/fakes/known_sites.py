@@ -21,7 +21,6 @@ from advisor_models.single_window import bundled_head
 
 STEP_S, BEGIN_S, MINUTES = 60.0, 1_700_000_400.0, 360
 H200, MI300X = "NVIDIA H200", "AMD Instinct MI300X OAM"
-CARD_MIB = 143_771.0
 
 Rows = Iterable[dict[str, object]]
 Form = Mapping[str, tuple[str, float]]
@@ -153,7 +152,7 @@ class Site:
             self.hours[how] += (end - begin) / 60
             self.kwh += float(seen["power"][begin:end].sum()) / 60_000
             at = end
-        seen["total"] = np.full(MINUTES, CARD_MIB)
+        seen["total"] = np.full(MINUTES, 143_771.0)
         seen["free"] = seen["total"] - seen["used"]
         seen["energy"] = np.cumsum(STEP_S * seen["power"])
         for begin, end, labels, pod in (*spans, (at, MINUTES, {}, {})):

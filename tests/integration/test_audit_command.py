@@ -30,7 +30,6 @@ from advisor_cli.audit import _alone  # pyright: ignore[reportPrivateUsage]
 
 __all__ = ["browser"]
 
-PICTURES = Path(__file__).parents[2] / "build/screenshots"
 
 MODEL, HOUR_S = "NVIDIA H100 80GB HBM3", 3600.0
 
@@ -52,8 +51,7 @@ FULL = SMALL | {
 }
 
 
-WEB = ("team<b>", "web", SMALL, 0.0)
-TEAM = (*[WEB] * 4, ("team<b>", "train", FULL, 0.0))
+TEAM = (*[("team<b>", "web", SMALL, 0.0)] * 4, ("team<b>", "train", FULL, 0.0))
 """Team, pod, values and, for servers, by what part they swing."""
 
 SITE = (
@@ -212,7 +210,7 @@ def test_the_page_can_be_read_in_each_look(
         visit = Visit(page, f"file://{tmp_path}")
         page.goto(f"{visit.origin}/audit.html")
         assert (visit.too_wide(), visit.pale()) == (0, [])
-        picture(page, PICTURES / f"audit-{look}.png")
+        picture(page, Path(__file__).parents[2] / f"build/screenshots/audit-{look}.png")
         page.close()
 
 

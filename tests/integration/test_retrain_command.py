@@ -27,7 +27,6 @@ COMPARED_KEYS = {
     "group", "figure", "tests", "jobs", "champion_percent", "challenger_percent", "gain_percent",
     "low_percent", "high_percent", "decides",
 }  # fmt: skip
-LEFT_OUT_KEYS = {"reason", "points", "example", "point_ids"}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -82,7 +81,7 @@ def test_points_left_out_are_named(home: Path, advisor: Advisor) -> None:
     (home / "models/retrain/last.json").unlink()
     found = json.loads(advisor("retrain", "--json").out)
     [left_out] = found["left_out"]
-    assert left_out.keys() == LEFT_OUT_KEYS
+    assert left_out.keys() == {"reason", "points", "example", "point_ids"}
     assert (found["outcome"], left_out["reason"], left_out["point_ids"]) == (
         "nothing-new", "impossible", [bad.point_id]
     )  # fmt: skip

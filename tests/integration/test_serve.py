@@ -476,14 +476,13 @@ def test_the_database_goes_and_comes_back(
 
 NAMES = ("fft", "gemm", "triad", "walsh")
 LONG_QUEUE = {"jobs": [{"job": job, "count": 20_000, "work_s": 60.0} for job in NAMES]}
-SHORT_QUEUE = {"jobs": [{"job": "fft", "count": 2}]}
 
 
 @pytest.mark.slow
 def test_placements_go_on_where_somebody_stops_their_process(tmp_path: Path) -> None:
     """While it waits and while it works: whoever asked would wait for ever, and all who follow."""
     with raw_server(tmp_path / "home") as served, ThreadPoolExecutor() as pool:
-        assert _place(served, SHORT_QUEUE).status == 200
+        assert _place(served, {"jobs": [{"job": "fft", "count": 2}]}).status == 200
         [pid] = descendants(served.process.pid)
         os.kill(pid, signal.SIGSTOP)
         asked, _ = _long(served, pool)

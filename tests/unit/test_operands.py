@@ -411,11 +411,8 @@ def test_operands_that_do_not_fit_are_refused(
 # The fingerprint of a product against plain arithmetic on bits.
 
 
-PRODUCT = (40, 56, 64)
-
-
 def of(text: str, dtype: str = "bf16") -> Fingerprint:
-    a, b = fill_pair(parse_operands(text), PRODUCT, dtype)
+    a, b = fill_pair(parse_operands(text), (40, 56, 64), dtype)
     return fingerprint(a.matrix, b.matrix, dtype)
 
 

@@ -445,8 +445,7 @@ def test_no_point_that_the_bundled_model_has_learned_from_is_refused() -> None:
 # When a challenger counts as better or worse.
 
 
-JOBS = [f"job{n}" for n in range(8)]
-PAIRS = tuple(itertools.combinations(JOBS, 2))
+PAIRS = tuple(itertools.combinations([f"job{n}" for n in range(8)], 2))
 NOISE = np.random.default_rng(0).normal(0, 0.02, 2 * len(PAIRS))
 
 

@@ -216,9 +216,6 @@ each_masked_gpu = pytest.mark.parametrize(("total", "xcds"), MASKED_GPUS.values(
 masked_gpus = st.sampled_from(list(MASKED_GPUS.values()))
 
 
-ends_of_masks = st.lists(st.integers(0, 304), min_size=2, max_size=2, unique=True).map(sorted)
-
-
 def test_mi300x_shares() -> None:
     """The shares of an MI300X in SPX mode are these, whole rows of 32 where they are near."""
     shares = [cu_mask.cus_for_percent(percent, 304, 8) for percent in range(10, 101, 10)]
@@ -270,7 +267,7 @@ def test_mask_text(ids: range, text: str) -> None:
     assert cu_mask.mask_env(ids)["HSA_CU_MASK"] == text
 
 
-@given(ends_of_masks)
+@given(st.lists(st.integers(0, 304), min_size=2, max_size=2, unique=True).map(sorted))
 def test_what_is_written_reads_back(ends: list[int]) -> None:
     env, cus = cu_mask.mask_env(range(*ends)), [*range(*ends)]
     gpu, _, text = env["HSA_CU_MASK"].partition(":")
@@ -295,10 +292,9 @@ def test_skipped_mask_is_refused(value: str) -> None:
 
 shares = st.integers(1, 1000).map(lambda tenths: tenths / 10)
 limited = st.lists(shares, min_size=2, max_size=5).map(lambda found: Split(tuple(found)))
-splits = limited | st.sampled_from([UNCAPPED, TIME_SLICED, without_limits("exclusive")])
 
 
-@given(splits)
+@given(limited | st.sampled_from([UNCAPPED, TIME_SLICED, without_limits("exclusive")]))
 def test_text_is_read_as_it_was_written(split: Split) -> None:
     read = Split.parse(str(split))
     assert str(read) == str(split) or read.sharing == "uncapped"

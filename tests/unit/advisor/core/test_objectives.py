@@ -76,10 +76,7 @@ results = st.builds(
 percents = st.integers(1, 100).map(float)
 
 
-splits = st.builds(Split, st.tuples(percents, percents))
-
-
-candidates = st.builds(Candidate, splits, results)
+candidates = st.builds(Candidate, st.builds(Split, st.tuples(percents, percents)), results)
 
 
 objectives = st.sampled_from(sorted(OBJECTIVES))

@@ -324,7 +324,6 @@ def test_far_is_outside_of_the_range_and_over_a_tenth_off(observed: float, far: 
 
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False, width=32)
-FIRST = st.lists(st.tuples(st.integers(0, 10**9), FINITE), min_size=1, max_size=8).map(tuple)
 
 
 def reported(*values: float, counts: range | None = None) -> Reported:
@@ -360,7 +359,7 @@ def test_a_gap_is_finite_or_infinite_and_never_nan(value: float, reference: floa
     assert relative_gap(value, reference) >= 0
 
 
-@given(FIRST)
+@given(st.lists(st.tuples(st.integers(0, 10**9), FINITE), min_size=1, max_size=8).map(tuple))
 def test_first_values_survive_their_line(first: tuple[tuple[int, float], ...]) -> None:
     seen = Reported.read(Reported(first, len(first), 0, first[-1][1]).written)
     assert seen is not None

@@ -258,7 +258,6 @@ def all_draw(power_w: float, *but: tuple[Split, float]) -> Scripted:
     return Scripted({split: (0.6, 0.6, w) for split, w in ways.items()}, off=0.0)
 
 
-HOT = profile("a", columns={"power_w": [200.0 + 5 * s for s in range(10, 101, 10)]})
 STARVING = all_draw(450.0, (EQUAL, 380.2), (NINE[0], 370.0))
 
 
@@ -286,7 +285,7 @@ STARVING = all_draw(450.0, (EQUAL, 380.2), (NINE[0], 370.0))
         (Scripted({}, off=0.0), served(), {"max_power_w": 390.0}, "loosen that limit"),
         (
             all_draw(900.0),
-            HOT,
+            profile("a", columns={"power_w": [200.0 + 5 * s for s in range(10, 101, 10)]}),
             {"max_power_w": 350.0},
             "a GPU for each does not help: a alone draws 700 W, at most 350 W are allowed.$",
         ),

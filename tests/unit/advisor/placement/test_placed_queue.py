@@ -49,7 +49,6 @@ from advisor.predict.sets import SetPredictor
 from advisor.wire.answers import PlacedJob
 
 HOUR_S = 3600.0
-IDLE_W = 70.0
 FREE = Policy(min_speed=0, min_gain=0)
 
 few = settings(max_examples=settings().max_examples // 5)
@@ -111,7 +110,7 @@ def queue_of(
         gpus=gpus,
         profiles=tuple(profiles[name] for name, _ in order),
         limits=Request(policy=policy, **limits),
-        idle_power_w=IDLE_W,
+        idle_power_w=70.0,
         of_pairs=None if isinstance(by, Told) else by,
         checked=checked,
     )

@@ -31,12 +31,6 @@ LIGHTNING = [
 ]
 
 
-HUGGING_FACE = ["{'loss': 2.1, 'epoch': 0.1}", "{'loss': 2.0, 'epoch': 0.25}"]
-
-
-EPOCHS = ["epoch 1 step 90/100", "epoch 2 step 10/100", "epoch 3 step 20/100"]
-
-
 @pytest.mark.parametrize(
     ("lines", "unit", "last"),
     [
@@ -46,8 +40,8 @@ EPOCHS = ["epoch 1 step 90/100", "epoch 2 step 10/100", "epoch 3 step 20/100"]
         (["Iter 10: 0.2", "Iter 20: 0.1"], "iterations", "Iter 20"),
         (TQDM, "steps", "33/1000"),
         (LIGHTNING, "steps", "20/100"),
-        (HUGGING_FACE, "epochs", "0.25"),
-        (EPOCHS, "steps", "step 20"),
+        (["{'loss': 2.1, 'epoch': 0.1}", "{'loss': 2.0, 'epoch': 0.25}"], "epochs", "0.25"),
+        (["epoch 1 step 90/100", "epoch 2 step 10/100", "epoch 3 step 20/100"], "steps", "step 20"),
     ],
     ids=["step", "thousands", "global step", "iter", "tqdm", "lightning", "hugging face", "epochs"],
 )

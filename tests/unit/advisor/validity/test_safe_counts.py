@@ -68,12 +68,9 @@ from advisor_data.bundled import (
 KNOWN = Safety(units_total=132, host=checked_132())
 
 
-totals = st.integers(40, 100).map(lambda half: 2 * half)
-
-
 @st.composite
 def cases(draw: st.DrawFn) -> tuple[tuple[int, int], int, Safety, Safety]:
-    total = draw(totals)
+    total = draw(st.integers(40, 100).map(lambda half: 2 * half))
     even = st.integers(4, total // 2).map(lambda half: 2 * half)
     counts = st.frozensets(even)
     host = draw(st.none() | counts.map(lambda unsafe: checked_with(total, unsafe)))

@@ -290,10 +290,6 @@ def test_a_moment_with_very_many_records_is_cut(
     assert found == sorted(seen, key=position, reverse=True)
 
 
-MOMENTS = ("", ".5", ".500000", ".999999")
-ZONES = ("Z", "+00:00")
-
-
 def _seen(number: int, second: int, part: str, zone: str, job: str, model: str) -> Observation:
     moment = f"2026-01-31T12:00:{second:02}{part}{zone}"
     return observation(number, job_1="fft", job_2=job, gpu_model=model, started_at=moment)
@@ -304,8 +300,8 @@ RECORDS = st.lists(
         _seen,
         st.integers(0, 10**6),
         st.integers(0, 9),
-        st.sampled_from(MOMENTS),
-        st.sampled_from(ZONES),
+        st.sampled_from(("", ".5", ".500000", ".999999")),
+        st.sampled_from(("Z", "+00:00")),
         st.sampled_from(["fft", "gemm", "triad"]),
         st.sampled_from(["NVIDIA H200", "NVIDIA H100"]),
     ),

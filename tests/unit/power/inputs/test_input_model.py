@@ -205,9 +205,6 @@ def test_too_few_points_groups_or_cards_are_refused() -> None:
 # a model of power by data from points to its files and back, on made-up points
 
 
-SHAPE = (4096, 4096, 4096)
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model of a card with a limit of 400 W."""
@@ -218,7 +215,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def asked(**of: Any) -> InputQuery:
     return dataclasses.replace(
-        InputQuery(features=USUAL, shape=SHAPE, dtype="bf16", units=66), **of
+        InputQuery(features=USUAL, shape=(4096, 4096, 4096), dtype="bf16", units=66), **of
     )
 
 
@@ -391,7 +388,6 @@ def test_a_file_that_was_changed_is_refused(folder: Path, tmp_path: Path, name: 
 # physical power of a product, and the clock at which it stays within a limit
 
 
-PART = st.floats(0, 1)
 WEIGHTS = st.lists(st.floats(0, 2), min_size=len(PARTS), max_size=len(PARTS))
 
 
@@ -408,7 +404,7 @@ def product(features: Sequence[float], units: int = 66) -> Product:
     )
 
 
-PRODUCTS = st.lists(PART, min_size=len(FEATURES), max_size=len(FEATURES)).map(product)
+PRODUCTS = st.lists(st.floats(0, 1), min_size=len(FEATURES), max_size=len(FEATURES)).map(product)
 
 
 @given(PRODUCTS, WEIGHTS)

@@ -405,9 +405,6 @@ def test_the_first_that_is_free_is_taken_and_held(tmp_path: Path) -> None:
 # The single steps: clocks, golden runs, steady executions, steady power, and what a plan costs.
 
 
-TIMES_MS = st.lists(st.floats(0.01, 100), min_size=1, max_size=60)
-
-
 # clocks
 
 
@@ -450,7 +447,7 @@ def test_clock_without_an_answer_is_an_error() -> None:
 # golden runs
 
 
-@given(times=TIMES_MS, margin=st.floats(0.001, 0.2))
+@given(times=st.lists(st.floats(0.01, 100), min_size=1, max_size=60), margin=st.floats(0.001, 0.2))
 def test_golden_runs_agree_and_no_other_bin_has_more(times: list[float], margin: float) -> None:
     found = golden(times, margin)
     chosen = [times[place] for place in found]

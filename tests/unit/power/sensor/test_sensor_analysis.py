@@ -456,9 +456,6 @@ POLLS = (
 )
 
 
-HANGS = "import time\nprint('hangs', flush=True)\nwhile True: time.sleep(1)"
-
-
 def started(code: str) -> subprocess.Popen[bytes]:
     process = subprocess.Popen(
         [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -477,6 +474,6 @@ def test_it_polls_until_its_input_is_closed() -> None:
 
 def test_one_that_does_not_look_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sensor_module, "_END_S", 0.1)
-    process = started(HANGS)
+    process = started("import time\nprint('hangs', flush=True)\nwhile True: time.sleep(1)")
     sensor_module.end_process(process)
     assert process.returncode == -9

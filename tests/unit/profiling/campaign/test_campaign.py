@@ -409,7 +409,6 @@ def of_pair(*names: str) -> list[Target]:
 
 LIMITED = pair(GEMM, Share(30.0), SORT, Share(70.0))
 UNLIMITED = pair(GEMM, FULL, SORT, FULL)
-TWINS = pair(GEMM, Share(50.0), GEMM, Share(50.0))
 OTHER_UNIT = ProgressSettings(gate=True, unit="tiles")
 
 
@@ -423,7 +422,7 @@ OTHER_UNIT = ProgressSettings(gate=True, unit="tiles")
         (LIMITED, {"gpu_model": "NVIDIA H100"}),
         (LIMITED, {"share_1_percent": 70.0, "share_2_percent": 30.0}),
         (LIMITED, {"flags": ("failed",), "rate_1": None, "rate_2": None}),
-        (TWINS, {"repeat": 1}),
+        (pair(GEMM, Share(50.0), GEMM, Share(50.0)), {"repeat": 1}),
         (UNLIMITED, {"mode": "mps"}),
         (UNLIMITED, {"mode": "time-sliced"}),
         (solo(GEMM, FULL), {"job_hash": replace(GEMM, command=("gemm", "--large")).job_hash}),

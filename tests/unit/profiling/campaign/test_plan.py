@@ -261,7 +261,6 @@ def test_one_worker_gets_no_unsafe_count(monkeypatch: pytest.MonkeyPatch, tmp_pa
 THREE: tuple[BoundBy, ...] = ("compute", "memory", "launch")
 
 names_of = st.integers(1, 14).map(lambda count: [f"j{number:02}" for number in range(count)])
-seeds = st.text(max_size=5)
 
 
 def even_kinds(names: Iterable[str]) -> dict[str, BoundBy]:
@@ -324,7 +323,7 @@ def test_kinds_agree_with_the_classes_of_the_report(
     assert kind_of([point]) == kinds[code]
 
 
-@given(names=names_of, part=st.floats(0, 1.2), seed=seeds, selves=st.booleans())
+@given(names=names_of, part=st.floats(0, 1.2), seed=st.text(max_size=5), selves=st.booleans())
 @settings(max_examples=20)
 def test_sample_is_balanced(names: list[str], part: float, seed: str, selves: bool) -> None:
     """It is the same for a seed, however jobs are ordered and repeated."""
