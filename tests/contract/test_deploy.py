@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
@@ -336,12 +335,6 @@ def test_prometheus_reaches_the_service() -> None:
 
 
 # Prometheus and Grafana
-
-
-@pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with serving(tmp_path_factory.mktemp("service")) as served:
-        yield served
 
 
 def alerts() -> list[dict[str, Any]]:

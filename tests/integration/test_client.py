@@ -59,12 +59,6 @@ def speak(url: str, name: str, *args: Any, token: str | None = None, **named: An
 
 
 @pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with serving(tmp_path_factory.mktemp("service")) as served:
-        yield served
-
-
-@pytest.fixture(scope="module")
 def writer(service: Served) -> str:
     return service.token("writer", "write")
 

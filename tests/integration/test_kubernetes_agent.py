@@ -21,7 +21,7 @@ from kube_api import kube_api
 from kube_objects import KubeApi, away
 from kube_serving import placed
 from prometheus_client.parser import text_string_to_metric_families
-from serving import Served, serving
+from serving import Served
 from waiting import ending, eventually
 
 from advisor.client import Client
@@ -171,12 +171,6 @@ def clean(node: Node) -> Iterator[None]:
     eventually(node.ready)
     yield
     node.clear()
-
-
-@pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with serving(tmp_path_factory.mktemp("serve")) as served:
-        yield served
 
 
 def solo(job: str, share: float, rate: float, power_w: float) -> SoloPoint:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 from pair_points import pair_point
-from planned import H200, MI300X, jobs, solo_point
+from planned import H200, MI300X, jobs, kept, solo_point
 from store_points import point
 from unsafe_counts import checked_132
 from watching import Watching
@@ -111,11 +111,6 @@ def measure(
             dry_run=dry_run,
         )
         return carry_out(campaign, open_testbed or Gpus().open)
-
-
-def kept(folder: Path) -> list[PairPoint]:
-    with open_store(None, folder) as store:
-        return store.pair_points()
 
 
 def windows(points: Iterable[PairPoint]) -> Counter[Window]:

@@ -7,7 +7,6 @@ import random
 import re
 import subprocess
 import sys
-import textwrap
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -615,17 +614,6 @@ NAMES = ("bert-train", "fft", "gemm", "null", "triad")
 NINE_UNCAPPED = (*NINE, UNCAPPED)
 
 Write = Callable[[str], Path]
-
-
-@pytest.fixture
-def write(tmp_path: Path) -> Write:
-
-    def write(text: str) -> Path:
-        path = tmp_path / "pairs.yaml"
-        path.write_text(textwrap.dedent(text))
-        return path
-
-    return write
 
 
 def test_full_file(write: Write) -> None:
