@@ -54,20 +54,16 @@ TOTALS = range(80, 201)
 
 
 @pytest.mark.parametrize(
-    ("percent", "units"),
+    ("total", "granted"),
     [
-        *zip(range(10, 101, 10), (12, 26, 38, 52, 66, 78, 92, 104, 118, 132), strict=True),
-        *((1, 8), (2, 8), (5, 8), (9, 10), (12.5, 16), (33.3, 42), (50.5, 66), (91, 120)),
-        (99, 130),
+        # An H200 and an RTX PRO 6000.
+        (132, {10: 12, 20: 26, 30: 38, 40: 52, 50: 66, 60: 78, 70: 92, 80: 104, 90: 118, 100: 132}),
+        (132, {1: 8, 2: 8, 5: 8, 9: 10, 12.5: 16, 33.3: 42, 50.5: 66, 91: 120, 99: 130}),
+        (188, {25: 46, 50: 94, 75: 140}),
     ],
 )
-def test_h200_grants_what_was_read_back(percent: float, units: int) -> None:
-    assert units_for_percent(percent, 132) == units
-
-
-@pytest.mark.parametrize(("percent", "units"), [(25, 46), (50, 94), (75, 140)])
-def test_rtx_pro_6000_grants_what_was_read_back(percent: float, units: int) -> None:
-    assert units_for_percent(percent, 188) == units
+def test_a_gpu_grants_what_was_read_back(total: int, granted: dict[float, int]) -> None:
+    assert {percent: units_for_percent(percent, total) for percent in granted} == granted
 
 
 @given(st.sampled_from(TOTALS), st.floats(0, 100, exclude_min=True))

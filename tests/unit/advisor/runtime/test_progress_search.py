@@ -52,11 +52,6 @@ def test_what_rises_is_found(lines: list[str], unit: str, last: str) -> None:
     assert last in found.line
 
 
-@pytest.mark.parametrize("lines", [[], ["loading weights"], ["step 5"], ["step 5", "step 5"]])
-def test_what_does_not_rise_is_no_progress(lines: list[str]) -> None:
-    assert search(lines) is None
-
-
 def python(code: str) -> list[str]:
     return [sys.executable, "-c", code]
 
@@ -258,8 +253,23 @@ def test_recorded_logs_of_real_programs_are_counted(name: str, tmp_path: Path) -
         [f"Downloading shards: {n}%|##  | {n}/99 [00:01<00:05]" for n in range(99)],
         [f"Tokenizing: {n}%|##  | {n}/99 [00:01<00:05]" for n in range(99)],
         [f"loss {99 - n}" for n in range(99)],
+        [],
+        ["loading weights"],
+        ["step 5"],
+        ["step 5", "step 5"],
     ],
-    ids=["speeds", "percent", "dates", "download", "tokenizing", "loss"],
+    ids=[
+        "speeds",
+        "percent",
+        "dates",
+        "download",
+        "tokenizing",
+        "loss",
+        "none",
+        "no number",
+        "once",
+        "the same",
+    ],
 )
-def test_what_is_no_work_is_not_counted(lines: list[str]) -> None:
+def test_what_is_no_work_or_does_not_rise_is_not_counted(lines: list[str]) -> None:
     assert search(lines) is None
