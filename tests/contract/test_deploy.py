@@ -208,8 +208,7 @@ def test_the_containerfile_copies_what_is_there() -> None:
 
 def test_the_container_runs_as_nobody_special() -> None:
     stage = last_stage()
-    assert stage["USER"] == ["10001:10001"]
-    assert stage["VOLUME"] == ["/var/lib/advisor"]
+    assert (stage["USER"], stage["VOLUME"]) == (["10001:10001"], ["/var/lib/advisor"])
     names = [name for name, _ in containerfile()]
     assert names.index("USER") < names.index("ENTRYPOINT") < names.index("CMD")
     assert not re.search(r"(?i)password|secret|token", str([*stage["ENV"], *stage["RUN"]]))

@@ -100,8 +100,7 @@ def test_a_second_run_ends_at_once(home: Path, advisor: Advisor) -> None:
     home.mkdir(mode=0o700)
     with working_in(home / "models"):
         done = advisor("retrain", "--json")
-    assert done.code == 8
-    assert json.loads(done.out)["error"]["code"] == "busy"
+    assert (done.code, json.loads(done.out)["error"]["code"]) == (8, "busy")
 
 
 def test_metrics_that_cannot_be_written(home: Path, advisor: Advisor) -> None:

@@ -503,8 +503,7 @@ def test_a_job_that_counts_nothing_is_kept_by_its_watts(lone: Node) -> None:
     assert isinstance(point, SoloPoint)
     assert (point.rate, point.rate_unit, point.power_w) == (1.0, UNCOUNTED_UNIT, 300.0)
     whole = [solo(100, 10), solo(100, 30, flags=(WATCHED,))]
-    assert Reference.of(whole).rate == 10
-    assert Reference.of(whole[1:]).rate == 30
+    assert (Reference.of(whole).rate, Reference.of(whole[1:]).rate) == (10, 30)
     assert Reference.of([replace(point, job="gemm")]) == Reference(), "a window is no rate"
 
 

@@ -412,8 +412,7 @@ def test_power_is_never_negative_and_features_are_a_part_of_it(
     one: Product, weights: list[float]
 ) -> None:
     watts = parts([one])[0] * np.array(weights)
-    assert watts.shape == (len(PARTS),)
-    assert columns([one]).shape == (1, len(COLUMNS))
+    assert (watts.shape, columns([one]).shape) == ((len(PARTS),), (1, len(COLUMNS)))
     assert (watts >= 0).all()
     of_features = sum(by_feature_w(one, weights).values())
     always = watts[
@@ -875,8 +874,7 @@ def test_kept_results_of_all_cards_are_read_and_left_as_they_are(tmp_path: Path)
     before = path.read_bytes()
     found, _ = points_of(kept_inputs(tmp_path))
     assert [p.gpu_uuid for p in found] == ["GPU-1", "GPU-2"]
-    assert path.read_bytes() == before
-    assert len(read_kept(path)) == 1
+    assert (path.read_bytes(), len(read_kept(path))) == (before, 1)
     assert kept_inputs(tmp_path / "none") == []
 
 

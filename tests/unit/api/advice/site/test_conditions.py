@@ -174,8 +174,7 @@ def test_drifts_of_these_jobs_on_this_card_widen_bounds() -> None:
     known = Conditions(gpu_uuid=OTHER, drifts=all_drifts)
     predictor, profiles = known.applied(MODEL, of)
     assert isinstance(predictor, DriftPredictor)
-    assert profiles == of
-    assert known.drifts_of(of) == (drift(),)
+    assert (profiles, known.drifts_of(of)) == (of, (drift(),))
     (said,) = known.warnings(of)
     assert said == f"{drift().text}; intervals are wider: advisor profile a"
     assert [d.ratio for d in Conditions(drifts=all_drifts).drifts_of(of)] == [0.1]
