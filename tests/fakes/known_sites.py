@@ -214,10 +214,6 @@ def _time_sliced(site: Site, number: int) -> None:
     site.card(how="whole" if number % 4 else "shared", parts=(NO_LABELS,) if number % 4 else pods)
 
 
-def _half_dark(site: Site, number: int) -> None:
-    site.card(NO_POWER if number % 2 else PROFILING, how="dark" if number % 2 else "whole")
-
-
 SITES: Mapping[str, Callable[[Site, int], None]] = {
     "mixed counters": lambda site, n: site.card(PROFILING if n % 2 else DEFAULT),
     "MIG beside whole": _mig,
@@ -225,7 +221,9 @@ SITES: Mapping[str, Callable[[Site, int], None]] = {
     "Slurm in Kubernetes": _slurm,
     "AMD beside NVIDIA": lambda site, n: site.card(PROFILING if n % 2 else AMD),
     "impossible samples": lambda site, n: site.card(BY_ENERGY if n % 3 else DEFAULT, wrong=0.01),
-    "half without power": _half_dark,
+    "half without power": lambda site, n: (
+        site.card(NO_POWER, how="dark") if n % 2 else site.card(PROFILING)
+    ),
 }
 """Each adds a card by its number."""
 

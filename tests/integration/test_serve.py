@@ -365,10 +365,6 @@ def _keys(count: int, value: Any = 0) -> dict[str, Any]:
     return {f"k{number}": value for number in range(count)}
 
 
-def _body(value: Any) -> bytes:
-    return json.dumps(value, separators=(",", ":")).encode()
-
-
 PAIR = {"jobs": [{"job": "gemm"}, {"job": "triad"}]}
 
 
@@ -390,7 +386,7 @@ DEAR: dict[str, tuple[str, Callable[[], Any]]] = {
 def test_a_wrong_body_holds_up_nobody(served: RawServer, writer: dict[str, str], kind: str) -> None:
     """However many faults a body has, it takes little of the service's time, and few are named."""
     path, value = DEAR[kind]
-    body = _body(value())
+    body = json.dumps(value(), separators=(",", ":")).encode()
     before_s = _cpu_s(served.process.pid)
     answer = served.ask("POST", path, body, writer)
     assert answer.status in (413, 422)

@@ -379,16 +379,13 @@ def test_with_sms_of_its_own_a_server_waits_for_the_memory() -> None:
     """Less where it had no SMs left alone: then its p99 is a queue that was there."""
 
     def longer(share: float, dram: float) -> float:
-        profiles = job("server", 40.0, serving=TIMED), job("other", 5.0, columns=dram_of(dram))
+        columns = {"dram_active_percent": [dram] * 10}
+        profiles = job("server", 40.0, serving=TIMED), job("other", 5.0, columns=columns)
         alone = alone_at(profiles, np.array([[share], [100 - share]]))
         return float(TAILS.longer(replace(alone, sm=np.array([[0.4], [0.05]])))[0, 0])
 
     assert 1 < longer(80.0, 0.0) < longer(80.0, 50.0) < longer(80.0, 90.0)
     assert longer(40.0, 90.0) == pytest.approx(1.0)
-
-
-def dram_of(percent: float) -> dict[str, Any]:
-    return {"dram_active_percent": [percent] * 10}
 
 
 def tail_of_the_first(
