@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import textwrap
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,6 +26,7 @@ from forked import forking
 from hypothesis import settings
 from launched import no_leftovers
 from raw_server import RawServer, raw_server
+from serving import Served, serving
 from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
@@ -137,6 +139,23 @@ def commands() -> Iterator[None]:
     """What most commands import is imported once for all that run to their end."""
     with forking():
         yield
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Callable[[str], Path]:
+    """Writes a YAML file without the indentation that its text has in a test."""
+
+    def write(text: str) -> Path:
+        (path := tmp_path / "train.yaml").write_text(textwrap.dedent(text))
+        return path
+
+    return write
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with serving(tmp_path_factory.mktemp("service")) as served:
+        yield served
 
 
 @pytest.fixture
@@ -285,9 +304,6 @@ def postgres_url(postgres_empty: str) -> str:
 # Made-up recordings differ in little: a channel with the same readings is analysed once.
 
 
-_Found = tuple[PowerChannel | None, str]
-
-
 @contextmanager
 def analysed_once(known: Path) -> Generator[None]:
     """Fit each power channel once for the same readings and stages.
@@ -295,7 +311,7 @@ def analysed_once(known: Path) -> Generator[None]:
     Processes of one test run share the folder of fits.
     """
 
-    def remembered(trace: Trace, name: str) -> _Found:
+    def remembered(trace: Trace, name: str) -> tuple[PowerChannel | None, str]:
         if (readings := trace.series.get(name)) is None:
             return power_channel(trace, name)
         seen = readings.times_s.tobytes() + readings.values.tobytes() + repr(trace.stages).encode()

@@ -13,26 +13,30 @@ placements), and the statuses that the load got. The load is another process on 
 
 import argparse
 import asyncio
+import contextlib
 import itertools
 import json
 import multiprocessing
 import os
 import random
 import re
+import signal
+import subprocess
+import sys
 import tempfile
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Coroutine, Iterable
-from contextlib import ExitStack
+from collections.abc import Callable, Coroutine, Generator, Iterable
 from pathlib import Path
 from typing import Any, cast
 from urllib.parse import urlsplit
 
 import numpy as np
-from service_processes import HERE, running_service
 
 from advisor_data.bundled import GPU_MODEL, bundled_solo_points
 
+HERE = Path(__file__).resolve().parents[2]
+_COMPONENTS = (".", "profiling", "training", "models", "data", "api")
 # One GPU model, and no server: some pairs with one have no split that keeps its demand.
 _FOUND = (p for p in bundled_solo_points() if p.gpu_model == GPU_MODEL and not p.offered_rate)
 NAMES = sorted({point.job for point in _FOUND})
@@ -66,6 +70,28 @@ LOADS: dict[str, tuple[int, float, Callable[[], Question]]] = {
     "20,000 jobs": (1, 0.0, placement),
 }
 """Connections, seconds between an answer and the next question of each, and what they ask."""
+
+
+@contextlib.contextmanager
+def running_service(home: Path, checkout: Path) -> Generator[tuple[str, int]]:
+    """The URL and process number of a checkout's service with a new home."""
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("ADVISOR_", "CUDA_"))}
+    environment |= {"ADVISOR_HOME": str(home / "home"), "ADVISOR_RUNTIME_DIR": str(home / "run")}
+    environment["PYTHONPATH"] = os.pathsep.join(str(checkout / folder) for folder in _COMPONENTS)
+    command = [sys.executable, "-m", "advisor_cli", "serve", "--port", "0"]
+    # One line for each request goes to a file, as where it runs as a service.
+    with (
+        (home / "log").open("wb") as log,
+        subprocess.Popen(
+            command, env=environment, stdout=subprocess.PIPE, stderr=log, cwd=checkout
+        ) as process,
+    ):
+        try:
+            found = (re.search(rb"https?://\S+:\d+", line) for line in process.stdout or ())
+            yield next(filter(None, found))[0].decode(), process.pid
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.wait(30)
 
 
 async def ask(
@@ -137,7 +163,7 @@ def main() -> None:
     given, statuses = parser.parse_args(), cast("Any", multiprocessing.SimpleQueue())
     took, used = defaultdict[object, list[float]](list), Counter[object]()
     told, services = defaultdict[object, Counter[int]](Counter), list[tuple[str, int]]()
-    with ExitStack() as stack:
+    with contextlib.ExitStack() as stack:
         for checkout in filter(None, (given.beside, HERE)):
             home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="advisor-load-")))
             services.append(stack.enter_context(running_service(home, checkout)))

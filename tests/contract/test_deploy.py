@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
@@ -204,14 +203,12 @@ def test_the_containerfile_copies_what_is_there() -> None:
         "targets"
     ]
     packed = [*wheel["wheel"]["only-include"], *wheel["wheel"]["force-include"]]
-    left_out = [path for path in packed if not any(Path(path).is_relative_to(c) for c in copied)]
-    assert left_out == []
+    assert [path for path in packed if not any(Path(path).is_relative_to(c) for c in copied)] == []
 
 
 def test_the_container_runs_as_nobody_special() -> None:
     stage = last_stage()
-    assert stage["USER"] == ["10001:10001"]
-    assert stage["VOLUME"] == ["/var/lib/advisor"]
+    assert (stage["USER"], stage["VOLUME"]) == (["10001:10001"], ["/var/lib/advisor"])
     names = [name for name, _ in containerfile()]
     assert names.index("USER") < names.index("ENTRYPOINT") < names.index("CMD")
     assert not re.search(r"(?i)password|secret|token", str([*stage["ENV"], *stage["RUN"]]))
@@ -337,12 +334,6 @@ def test_prometheus_reaches_the_service() -> None:
 
 
 # Prometheus and Grafana
-
-
-@pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with serving(tmp_path_factory.mktemp("service")) as served:
-        yield served
 
 
 def alerts() -> list[dict[str, Any]]:

@@ -97,7 +97,6 @@ def test_who_asks_again_for_the_gpu_that_was_taken_away_is_sent(conditions: list
 
 CHOOSER = "system:serviceaccount:gpu-sharing:advisor-webhook"
 AGENT = "system:serviceaccount:gpu-sharing:advisor-agent"
-NODE_NAME = "authentication.kubernetes.io/node-name"
 
 
 def denied(
@@ -105,7 +104,7 @@ def denied(
 ) -> list[str]:
     """Messages of a policy about a request."""
     policy = one(chart, "ValidatingAdmissionPolicy", f"advisor-{name}")["spec"]
-    extra = {"extra": {NODE_NAME: [node]}} if node else {}
+    extra = {"extra": {"authentication.kubernetes.io/node-name": [node]}} if node else {}
     request = {"userInfo": {"username": who, **extra}}
     known: Object = {"object": new, "oldObject": old, "request": request}
     if not all(cel.evaluate(c["expression"], known) for c in policy["matchConditions"]):

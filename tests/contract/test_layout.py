@@ -16,7 +16,6 @@ from advisor_api.openapi import openapi_text
 
 ROOT = Path(__file__).parents[2]
 COMPONENTS = ("advisor", "profiling", "training", "models", "data", "api")
-_Named = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
 @pytest.mark.parametrize(
@@ -129,7 +128,7 @@ def _sources() -> list[tuple[Path, ast.Module]]:
 def _names(tree: ast.Module) -> Iterator[str]:
     """All that a module has, and what stands in its functions, too."""
     for node in ast.walk(tree):
-        if isinstance(node, _Named):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             yield node.name
         elif isinstance(node, ast.Name):
             yield node.id

@@ -236,8 +236,7 @@ def test_site_is_whole_and_asks_nobody(tmp_path: Path) -> None:
         "keys": [*KEYS, "start_timeout_s", "per_run"],
         "python": ["latency_bucket", "trainer_callback", "LaunchRequest", "SoloPoint"],
     }.items():
-        missing = [word for word in expected if word not in pages[f"reference/{name}.html"]]
-        assert not missing, name
+        assert not [word for word in expected if word not in pages[f"reference/{name}.html"]], name
     loaded = r'<(?:script|link|img|iframe|source)\b[^>]*\b(?:src|href)="(?:https?:)?//[^"]*'
     assert not [hit for text in pages.values() for hit in re.findall(loaded, text)]
     styles = "".join(path.read_text() for path in site.rglob("*.css"))

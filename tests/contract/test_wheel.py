@@ -154,8 +154,7 @@ def test_what_pages_show_runs_in_an_empty_folder(bare: Path, host: FakeHost) -> 
         if shlex.join(words) in seen:
             continue
         seen.add(shlex.join(words))
-        variables = environment | set_first
-        done = run_forked(words, variables, folder, python=str(bare / "bin/python"))
+        done = run_forked(words, environment | set_first, folder, python=str(bare / "bin/python"))
         # A fake host lacks some of what a doctor looks for.
         if done.returncode and words != ["doctor"]:
             failed.append(f"{place}\n{done.returncode}: {done.stderr[-600:]}")

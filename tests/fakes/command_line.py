@@ -77,12 +77,11 @@ def in_its_own(
         f"import sys; sys.modules.update(dict.fromkeys({without!r})); "
         "from advisor_cli import main; main()"
     )
-    kept = {k: v for k, v in os.environ.items() if not k.startswith(("CUDA_", "ADVISOR_"))}
     return subprocess.run(
         [sys.executable, "-c", code, *words],
         cwd=folder,
         env={
-            **kept,
+            **{k: v for k, v in os.environ.items() if not k.startswith(("CUDA_", "ADVISOR_"))},
             "ADVISOR_HOME": str(folder / "home"),
             "XDG_CONFIG_HOME": str(folder / "config"),
             **environment,

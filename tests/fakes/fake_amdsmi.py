@@ -9,8 +9,6 @@ import subprocess
 from importlib.util import find_spec
 from pathlib import Path
 
-_SOURCE = Path(__file__).parent / "amdsmi/fake_amdsmi.c"
-
 
 def wrapper() -> Path | None:
     """The source that names the symbols; None where the package is not installed."""
@@ -22,10 +20,9 @@ def build(wrapper: Path, rocm: Path) -> None:
     """Compile the library to where amdsmi finds it with ROCM_PATH=`rocm`."""
     (rocm / "lib").mkdir(parents=True)
     names = set(re.findall(r"_libraries\['libamd_smi\.so'\]\.(\w+)", wrapper.read_text()))
-    code = _SOURCE.read_text()
+    code = (Path(__file__).parent / "amdsmi/fake_amdsmi.c").read_text()
     rest = sorted(name for name in names if not re.search(rf"\b{name}\(", code))
     stubs = "".join(f"int {name}(void) {{ return 2; }}\n" for name in rest)
     source = rocm / "fake_amdsmi.c"
     source.write_text(code + stubs)
-    library = rocm / "lib/libamd_smi.so"
-    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source], check=True)
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", rocm / "lib/libamd_smi.so", source], check=True)

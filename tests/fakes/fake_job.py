@@ -97,12 +97,9 @@ def swap(file: Path, value: float) -> None:
     beside.rename(file)
 
 
-def mps_dir() -> Path:
-    return Path(os.environ.get("CUDA_MPS_PIPE_DIRECTORY", "/nonexistent"))
-
-
 def look_at_server() -> None:
-    if (mps_dir() / "clients" / f"{os.getpid()}.terminated").exists():
+    pipes = Path(os.environ.get("CUDA_MPS_PIPE_DIRECTORY", "/nonexistent"))
+    if (pipes / "clients" / f"{os.getpid()}.terminated").exists():
         sys.exit("the MPS client has been terminated by the server")
 
 

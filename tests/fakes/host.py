@@ -29,9 +29,8 @@ class FakeHost:
 
     def environment(self, **more: str) -> dict[str, str]:
         """Variables under which a process meets the fakes instead of a GPU."""
-        kept = {k: v for k, v in os.environ.items() if not k.startswith(("CUDA_", "ADVISOR_"))}
         return {
-            **kept,
+            **{k: v for k, v in os.environ.items() if not k.startswith(("CUDA_", "ADVISOR_"))},
             "PATH": os.pathsep.join(
                 [str(FAKES / "mps"), str(Path(sys.executable).parent), os.environ["PATH"]]
             ),
@@ -66,9 +65,8 @@ class FakeHost:
 
     def write_job(self, name: str, *behaviour: str, gate: bool = True, **fields: object) -> Path:
         """A job file for the fake job (JSON is YAML); `behaviour` are its options."""
-        command = [sys.executable, str(FAKES / "fake_job.py"), *behaviour]
         lines = {
-            "command": command,
+            "command": [sys.executable, str(FAKES / "fake_job.py"), *behaviour],
             "progress": {"kind": "counter", "unit": "steps", "gate": gate},
             "memory_mib": 100,
             **fields,

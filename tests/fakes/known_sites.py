@@ -21,7 +21,6 @@ from advisor_models.single_window import bundled_head
 
 STEP_S, BEGIN_S, MINUTES = 60.0, 1_700_000_400.0, 360
 H200, MI300X = "NVIDIA H200", "AMD Instinct MI300X OAM"
-CARD_MIB = 143_771.0
 
 Rows = Iterable[dict[str, object]]
 Form = Mapping[str, tuple[str, float]]
@@ -56,10 +55,9 @@ WRONG = {"power": 1e9, "used": -5000.0, "busy": 4e9, "energy": 1e9}
 @functools.cache
 def profiles() -> Mapping[tuple[str, str], Profile]:
     """Batch jobs by GPU model and name; an MI300X is taken to be as fast."""
-    found = make_profiles(bundled_solo_points())
     own = {
         job: of
-        for (job, model), of in found.items()
+        for (job, model), of in make_profiles(bundled_solo_points()).items()
         if model == H200 and not of.serving and job in busy_percent()
     }
     return {
@@ -154,7 +152,7 @@ class Site:
             self.hours[how] += (end - begin) / 60
             self.kwh += float(seen["power"][begin:end].sum()) / 60_000
             at = end
-        seen["total"] = np.full(MINUTES, CARD_MIB)
+        seen["total"] = np.full(MINUTES, 143_771.0)
         seen["free"] = seen["total"] - seen["used"]
         seen["energy"] = np.cumsum(STEP_S * seen["power"])
         for begin, end, labels, pod in (*spans, (at, MINUTES, {}, {})):
@@ -216,10 +214,6 @@ def _time_sliced(site: Site, number: int) -> None:
     site.card(how="whole" if number % 4 else "shared", parts=(NO_LABELS,) if number % 4 else pods)
 
 
-def _half_dark(site: Site, number: int) -> None:
-    site.card(NO_POWER if number % 2 else PROFILING, how="dark" if number % 2 else "whole")
-
-
 SITES: Mapping[str, Callable[[Site, int], None]] = {
     "mixed counters": lambda site, n: site.card(PROFILING if n % 2 else DEFAULT),
     "MIG beside whole": _mig,
@@ -227,7 +221,9 @@ SITES: Mapping[str, Callable[[Site, int], None]] = {
     "Slurm in Kubernetes": _slurm,
     "AMD beside NVIDIA": lambda site, n: site.card(PROFILING if n % 2 else AMD),
     "impossible samples": lambda site, n: site.card(BY_ENERGY if n % 3 else DEFAULT, wrong=0.01),
-    "half without power": _half_dark,
+    "half without power": lambda site, n: (
+        site.card(NO_POWER, how="dark") if n % 2 else site.card(PROFILING)
+    ),
 }
 """Each adds a card by its number."""
 

@@ -19,7 +19,6 @@ GPU_MODEL = "NVIDIA H200"
 CARD = "GPU-card-1"
 
 _MODEL = Path(__file__).parents[2] / "models/advisor_models/bundled"
-_BEGAN = datetime(2026, 11, 1, tzinfo=UTC)
 
 
 def launched(
@@ -67,7 +66,7 @@ def launched(
             power_w=near(expected.power_w.value * powers[number]),
             overlap_s=60.0,
             state="stopped",
-            started_at=to_text(_BEGAN + timedelta(hours=number)),
+            started_at=to_text(datetime(2026, 11, 1, tzinfo=UTC) + timedelta(hours=number)),
         )
         for number in range(n)
     ]

@@ -25,9 +25,8 @@ def profile(
     **fields: Any,
 ) -> Profile:
     """A job at shares; without rates given, its rate is the share. It draws 130 to 400 W."""
-    counters = {name: np.full(len(shares), 20.0) for name in COLUMNS}
     values = {
-        **counters,
+        **{name: np.full(len(shares), 20.0) for name in COLUMNS},
         "rate": np.array(shares if rates is None else rates, dtype=np.float64),
         "power_w": 100.0 + 3.0 * np.array(shares),
     }

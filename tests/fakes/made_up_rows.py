@@ -43,8 +43,7 @@ def training_set() -> TrainingSet:
 
 def measured(rows: Rows, speed: float = 1.0, power: float = 1.0) -> Predicted:
     """A prediction that is so many times what was measured."""
-    speeds = np.column_stack([rows.speed_a, rows.speed_b])
-    return as_predicted(speed * speeds, power * rows.power_w)
+    return as_predicted(speed * np.column_stack([rows.speed_a, rows.speed_b]), power * rows.power_w)
 
 
 def as_measured(rows: Rows, speed: float = 1.0, power: float = 1.0) -> HeldOut:

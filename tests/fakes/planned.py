@@ -1,13 +1,15 @@
 """Jobs, a GPU and points for tests of plans and blocks."""
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 from store_points import point
 
 from advisor.core.gpu import NINE, UNCAPPED, Gpu, Share, Split, units_for_percent
 from advisor.core.job import Job, ProgressSettings
-from advisor.core.records import SoloPoint
+from advisor.core.records import PairPoint, SoloPoint
+from advisor_data import open_store
 from advisor_profiling.campaign.plan import PlannedWindows, all_pairs
 from advisor_profiling.window import Target, pair
 
@@ -43,6 +45,11 @@ def windows(
 def solo_point(name: str, rate: float = 100.0, **fields: Any) -> SoloPoint:
     values: dict[str, Any] = {"share_percent": 100.0, "run": "earlier", **fields}
     return point(job=name, rate=rate, **values)
+
+
+def kept(folder: Path) -> list[PairPoint]:
+    with open_store(None, folder) as store:
+        return store.pair_points()
 
 
 def shares_of(work: PlannedWindows) -> list[tuple[float, ...]]:

@@ -39,5 +39,4 @@ def serving(folder: Path, options: Sequence[str] = (), **more: str) -> Generator
         start_forked(words, environment | more, folder, output, output) as process,
         ending(process),
     ):
-        address = announced(process, log, r"advisor listens on (\S+)\n")
-        yield Served(address, home, log, process)
+        yield Served(announced(process, log, r"advisor listens on (\S+)\n"), home, log, process)

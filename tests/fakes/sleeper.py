@@ -9,8 +9,7 @@ from contextlib import contextmanager
 @contextmanager
 def sleeper(variables: Mapping[str, str]) -> Generator[int]:
     """Its number; it has these variables alone, and may be looked at in the middle of exec."""
-    command = [shutil.which("sleep") or "sleep", "60"]
-    with subprocess.Popen(command, env=variables) as started:
+    with subprocess.Popen([shutil.which("sleep") or "sleep", "60"], env=variables) as started:
         try:
             yield started.pid
         finally:

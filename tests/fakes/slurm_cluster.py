@@ -21,11 +21,8 @@ from slurm_lua import write_settings
 from waiting import PATIENCE_S, eventually
 
 SETUP = Path(__file__).parents[2] / "api/slurm/setup.sh"
-FAKE_MPS = Path(__file__).parent / "mps"
 PROGRAMS = ("slurmctld", "slurmd", "munged", "sbatch", "unshare", "setpriv")
 OF_BOOKS = ("slurmdbd", "sacctmgr", "mariadbd", "mariadb-install-db")
-USERS = ("root", "nobody", "games")
-"""Whom the books know."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +115,7 @@ class Cluster:
 
 def environment(folder: Path, **more: str) -> Mapping[str, str]:
     """Of Slurm's programs and of the set-up, without the caller's own Slurm or GPU."""
-    path = f"{FAKE_MPS}:/usr/sbin:/usr/bin:/sbin:/bin"
+    path = f"{Path(__file__).parent / 'mps'}:/usr/sbin:/usr/bin:/sbin:/bin"
     return {"PATH": path, "LC_ALL": "C", "SLURM_CONF": str(folder / "etc/slurm.conf"), **more}
 
 
@@ -241,7 +238,7 @@ def _start_books(cluster: Cluster, port: int, dbd: int) -> None:
     )
     cluster.manage("add", "cluster", "advisor")
     cluster.manage("add", "account", "work", "Cluster=advisor")
-    for user in USERS:
+    for user in ("root", "nobody", "games"):
         cluster.manage("add", "user", user, "Account=work", "Cluster=advisor")
 
 

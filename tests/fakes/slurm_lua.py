@@ -55,18 +55,16 @@ class Plugin:
 
     def may_modify(self, recorded: str, user: int, **fields: str) -> bool:
         """Whether a user may change these fields of a job with this comment."""
-        before = f"RECORDED = {_in_lua(recorded)}\nUSER = {user}"
-        return self._run(before, fields)[0]["code"] == "0"
+        return self._run(f"RECORDED = {_in_lua(recorded)}\nUSER = {user}", fields)[0]["code"] == "0"
 
     def _run(self, before: str, *jobs: Mapping[str, str | int]) -> list[dict[str, str]]:
         tables = ", ".join(
             "{" + ", ".join(f"{name} = {_in_lua(v)}" for name, v in job.items()) + "}"
             for job in jobs
         )
-        text = f"ETC = {_in_lua(str(self.etc))}\nJOBS = {{{tables}}}\n{before}\n{_DRIVER}"
         done = subprocess.run(
             [self.interpreter, "-"],
-            input=text,
+            input=f"ETC = {_in_lua(str(self.etc))}\nJOBS = {{{tables}}}\n{before}\n{_DRIVER}",
             capture_output=True,
             text=True,
             errors="replace",

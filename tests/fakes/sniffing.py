@@ -49,8 +49,7 @@ class Watch:
             if kind == 0x0800:
                 self._note(packet, (packet[0] & 15) * 4, packet[9], socket.inet_ntoa(packet[16:20]))
             elif kind == 0x86DD:
-                to = socket.inet_ntop(socket.AF_INET6, packet[24:40])
-                self._note(packet, 40, packet[6], to)
+                self._note(packet, 40, packet[6], socket.inet_ntop(socket.AF_INET6, packet[24:40]))
 
     def _note(self, packet: bytes, begin: int, protocol: int, to: str) -> None:
         body = packet[begin:]
@@ -68,8 +67,7 @@ def lead_everywhere_back(folder: Path) -> None:
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
     subprocess.run(["ip", "route", "add", "local", "default", "dev", "lo"], check=True)
     (folder / "resolv.conf").write_text("nameserver 192.0.2.53\noptions timeout:1 attempts:1\n")
-    mount = ["mount", "--bind", str(folder / "resolv.conf"), "/etc/resolv.conf"]
-    subprocess.run(mount, check=True)
+    subprocess.run(["mount", "--bind", str(folder / "resolv.conf"), "/etc/resolv.conf"], check=True)
 
 
 def run(words: list[str]) -> tuple[int, str]:
@@ -120,8 +118,7 @@ def main() -> None:
     checked, watch.seen = watch.seen, set()
     ended = {" ".join(words): run(words) for words in work["commands"]}
     url = serve(folder)
-    found = {"checked": [*checked], "ended": ended, "url": url, "seen": [*watch.seen]}
-    print(json.dumps(found))
+    print(json.dumps({"checked": [*checked], "ended": ended, "url": url, "seen": [*watch.seen]}))
 
 
 if __name__ == "__main__":

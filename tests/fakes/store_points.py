@@ -83,12 +83,11 @@ def _moment(number: int) -> str:
 _WORDS = st.text(st.characters(categories=("L", "N", "P", "S")), min_size=1, max_size=12)
 _CENTURY = datetime(2000, 1, 1), datetime(2026, 1, 1)
 _MOMENTS = st.datetimes(*_CENTURY, timezones=st.just(UTC)).map(lambda moment: moment.isoformat())
-_NUMBERS = st.floats(0, allow_infinity=False)
 _SHARES = st.floats(0, 100, exclude_min=True)
 _VERDICTS = st.none() | st.sampled_from(["right", "wrong", "differ"])
 _VALUES: dict[type, st.SearchStrategy[Any]] = {
     str: _WORDS,
-    float: _NUMBERS,
+    float: st.floats(0, allow_infinity=False),
     int: st.integers(0, 2**31 - 1),
     bool: st.booleans(),
     tuple: st.lists(_WORDS.filter(lambda word: ";" not in word), max_size=3).map(tuple),

@@ -170,8 +170,7 @@ def _power(sensor: MadeUpSensor, stages: Sequence[LoadStage], length_s: float) -
 def _updates(
     periods_s: tuple[float, float], change_s: float, length_s: float, draw: np.random.Generator
 ) -> Floats:
-    first_s = draw.uniform(-periods_s[0], 0)
-    early_s = np.arange(first_s, min(change_s, length_s), periods_s[0])
+    early_s = np.arange(draw.uniform(-periods_s[0], 0), min(change_s, length_s), periods_s[0])
     if change_s >= length_s:
         return early_s
     return np.concatenate((early_s, np.arange(early_s[-1] + periods_s[1], length_s, periods_s[1])))

@@ -17,8 +17,6 @@ GPU = os.environ.get("ADVISOR_TEST_GPU", "0")
 SAFE_SPLIT = "26/50"
 """34 + 66 SMs of an H100 or H200, at which the results of all libraries are right."""
 
-_ON_A_GPU = ("launch", "profile", "colocate")
-
 
 def the_gpu() -> Gpu:
     return find_gpu(GPU)
@@ -31,7 +29,7 @@ def nobody_computes() -> bool:
 
 
 def advisor(*arguments: str) -> list[str]:
-    gpu = ("--gpu", GPU) if arguments[0] in _ON_A_GPU else ()
+    gpu = ("--gpu", GPU) if arguments[0] in ("launch", "profile", "colocate") else ()
     return [sys.executable, "-m", "advisor_cli", *arguments, *gpu]
 
 

@@ -32,8 +32,7 @@ def run(*arguments: str, code: int = 0) -> dict[str, Any]:
 
 
 def test_recommended_split_is_proven_and_observed(home: Path) -> None:
-    last = run("launch", "triad", "gemm", "--min-speed", "0", "--duration", "15")
-    (seen,) = last["observations"]
+    (seen,) = run("launch", "triad", "gemm", "--min-speed", "0", "--duration", "15")["observations"]
     for job in seen["jobs"]:
         assert job["units"] == units_for_percent(job["share_percent"], 132)
         ratio = job["rate"] / job["predicted_rate"]

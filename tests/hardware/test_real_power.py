@@ -77,8 +77,7 @@ def test_sensor_of_this_card_is_found_and_kept(
     assert kept.gpu_uuid == answer["gpu_uuid"]
     assert nobody_computes()
     (recording,) = (tmp_path / "sensors/recordings").glob("*.jsonl")
-    again = run_json("power", "sensor", "--trace", str(recording))
-    assert again["channels"] == answer["channels"]
+    assert run_json("power", "sensor", "--trace", str(recording))["channels"] == answer["channels"]
 
 
 # What data draw, and whether outputs are right.

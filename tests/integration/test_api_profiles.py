@@ -1,16 +1,18 @@
 """Jobs, profiles, points, observations and the audit log over HTTP, on a real SQLite file."""
 
 import dataclasses
+import itertools
 import json
 import math
 import shutil
-import subprocess
-import sys
+import threading
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from flat_records import changed
 from in_process import Api, error_of, running
@@ -20,6 +22,7 @@ from reading import answer_of
 from scripted_http import Reply, scripted_http
 from small_model import free_names
 from store_points import observation
+from waiting import PATIENCE_S
 
 from advisor.client import Client
 from advisor.core.records import PairPoint, SoloPoint
@@ -39,6 +42,7 @@ from advisor.wire.answers import (
 )
 from advisor_data import open_store
 from advisor_data.bundled import bundled_pair_points, bundled_solo_points
+from advisor_models.model_predictor import LEAF, NODE
 from advisor_models.registry import (
     BUNDLED,
     Artefact,
@@ -225,8 +229,7 @@ def test_no_writer_takes_the_place_of_another(api: Api, writer: str) -> None:
     forger = api.token("write", "read")
     mine = observation(1)
     forged = dataclasses.replace(mine, launch_id="20260101-000000-ffff", written_by="write")
-    sent = [(forged, forger), (mine, writer)]
-    for one, token in sent:
+    for one, token in [(forged, forger), (mine, writer)]:
         assert api.post("/v1/observations", {"observations": [to_row(one)]}, token)["new"] == 1
     kept = {o["written_by"]: o["power_w"] for o in api.get("/v1/observations")["observations"]}
     assert kept == {"write-read": mine.power_w, "write": mine.power_w}
@@ -422,7 +425,7 @@ def admin(two_models: Api) -> str:
     return two_models.token("admin")
 
 
-def add_model(home: Path, version: str, evaluation: Any = None) -> None:
+def add_model(home: Path, version: str, evaluation: Any = None, leaves: float = 1.0) -> None:
     folder = home.parent / f"trained-{version}"
     shutil.copytree(BUNDLED, folder)
     manifest = read_artefact(folder).manifest
@@ -431,6 +434,11 @@ def add_model(home: Path, version: str, evaluation: Any = None) -> None:
         text = json.dumps(evaluation).encode()
         (folder / "evaluation.json").write_bytes(text)
         files["evaluation.json"] = sha256(text)
+    for trees in folder.glob("*.trees"):
+        nodes = np.frombuffer(trees.read_bytes(), NODE).copy()
+        nodes["number"][nodes["feature"] == LEAF] *= leaves
+        trees.write_bytes(nodes.tobytes())
+        files[trees.name] = sha256(nodes.tobytes())
     write_artefact(
         folder, Artefact(dataclasses.replace(manifest, version=version, files=files), {})
     )
@@ -494,21 +502,37 @@ def test_names_that_are_no_models(two_models: Api, admin: str, name: str) -> Non
     assert two_models.get("/v1/models")["history"] == []
 
 
-# promotions under load, by the script whose figures docs/models.md has
-
-
-SCRIPT = Path(__file__).parents[2] / "docs/measurements/reload_under_load.py"
-
-
 @pytest.mark.slow
-def test_no_request_fails_and_no_answer_has_fields_of_two_models() -> None:
-    """Each answer is byte for byte that of one model, and each promotion is taken up."""
-    done = subprocess.run(
-        [sys.executable, SCRIPT, "--promotions", "2"],
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout
-    found = json.loads(done.stdout.splitlines()[-1])
-    assert found["promotions"] == 2
-    assert found["requests"] > 50
-    assert (found["failed"], found["mixed"], found["not_taken_up"]) == (0, 0, 0)
+def test_no_answer_has_fields_of_two_models(tmp_path: Path) -> None:
+    """Four ask meanwhile: each answer is byte for byte that of one, and all are taken up."""
+    home, stop = tmp_path / "home", threading.Event()
+    for version, leaves in (("v1", 1.0), ("v2", 0.8)):
+        add_model(home, version, leaves=leaves)
+    pairs = itertools.combinations(("bert-infer", "fft", "gemm", "triad", "vit-train"), 2)
+    bodies = [{"jobs": [{"job": a}, {"job": b}]} for a, b in pairs]
+
+    def said(number: int) -> tuple[int, bytes]:
+        return number, two_models.ask("POST", "/v1/recommendations", json=bodies[number]).content
+
+    def taken_up(version: str) -> set[tuple[int, bytes]]:
+        Registry(home / "models").promote(version)  # as another process does
+        assert wait_until(lambda: version_of_answer(two_models) == version, PATIENCE_S)
+        return {said(number) for number in range(len(bodies))}
+
+    def client() -> set[tuple[int, bytes]]:
+        numbers = itertools.cycle(range(len(bodies)))
+        return {
+            said(number) for number in itertools.takewhile(lambda _: not stop.is_set(), numbers)
+        }
+
+    with running(home) as two_models, ThreadPoolExecutor(4) as pool:
+        of_one, of_other = taken_up("v1"), taken_up("v2")
+        clients = [pool.submit(client) for _ in range(4)]
+        try:
+            assert [taken_up("v1"), taken_up("v2")] == [of_one, of_other]
+        finally:
+            stop.set()
+    assert not of_one & of_other
+    asked = {answer for one in clients for answer in one.result()}
+    assert asked & of_one
+    assert asked <= of_one | of_other

@@ -37,7 +37,6 @@ H100 = "NVIDIA H100 80GB HBM3"
 MOBILENET = "mobilenet-train-b2"
 """Three of it were measured together on an H100, without limits and in turns."""
 _FFT = {"job": "fft", "min_speed": 0.4}
-_PLANNED = "place fft:2 gemm --gpus 2 --work gemm=2h --min-speed fft=0.4"
 
 
 @pytest.mark.slow
@@ -110,7 +109,7 @@ _PLANNED = "place fft:2 gemm --gpus 2 --work gemm=2h --min-speed fft=0.4"
             (
                 PLACE,
                 {"jobs": [*ffts, {"job": "gemm", "work_s": 7200}], "gpus": 2},
-                _PLANNED,
+                "place fft:2 gemm --gpus 2 --work gemm=2h --min-speed fft=0.4",
                 Placement,
             )
             for ffts in ([{**_FFT, "count": 2}], [_FFT, _FFT])

@@ -30,7 +30,6 @@ from advisor_cli.audit import _alone  # pyright: ignore[reportPrivateUsage]
 
 __all__ = ["browser"]
 
-PICTURES = Path(__file__).parents[2] / "build/screenshots"
 
 MODEL, HOUR_S = "NVIDIA H100 80GB HBM3", 3600.0
 
@@ -52,8 +51,7 @@ FULL = SMALL | {
 }
 
 
-WEB = ("team<b>", "web", SMALL, 0.0)
-TEAM = (*[WEB] * 4, ("team<b>", "train", FULL, 0.0))
+TEAM = (*[("team<b>", "web", SMALL, 0.0)] * 4, ("team<b>", "train", FULL, 0.0))
 """Team, pod, values and, for servers, by what part they swing."""
 
 SITE = (
@@ -174,8 +172,7 @@ def test_a_person_is_told_in_lines(advisor: Advisor) -> None:
     # The table is of a month, as the changes are, and says of what it is one.
     assert re.search(r"\n  Read    2.4 hours to .* UTC; what follows is for a month of\n", done.out)
     row = re.search(r"\n  Hours +([\d,]+)( +[\d,]+){2} to [\d,]+ +-\d+ %  GPU hours\n", done.out)
-    hours = some(row)[1].replace(",", "")
-    assert int(hours) == pytest.approx(5 * 730, rel=0.05)
+    assert int(some(row)[1].replace(",", "")) == pytest.approx(5 * 730, rel=0.05)
     assert "ADVISOR_GPU_HOUR" in done.out
     assert max(map(len, done.out.splitlines())) <= 100
     no_price = ("--prometheus", "http://127.0.0.1:9", "--objective", "cost")
@@ -213,7 +210,7 @@ def test_the_page_can_be_read_in_each_look(
         visit = Visit(page, f"file://{tmp_path}")
         page.goto(f"{visit.origin}/audit.html")
         assert (visit.too_wide(), visit.pale()) == (0, [])
-        picture(page, PICTURES / f"audit-{look}.png")
+        picture(page, Path(__file__).parents[2] / f"build/screenshots/audit-{look}.png")
         page.close()
 
 

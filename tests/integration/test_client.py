@@ -59,12 +59,6 @@ def speak(url: str, name: str, *args: Any, token: str | None = None, **named: An
 
 
 @pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with serving(tmp_path_factory.mktemp("service")) as served:
-        yield served
-
-
-@pytest.fixture(scope="module")
 def writer(service: Served) -> str:
     return service.token("writer", "write")
 
@@ -346,22 +340,35 @@ def test_a_token_stays_a_secret(scripted: Scripted, monkeypatch: pytest.MonkeyPa
         assert "adv_secret" not in repr(client)
 
 
-@pytest.mark.parametrize("token", ["", "adv_secret\n", "adv secret", "adv_sécret"])
-def test_a_token_that_is_none(token: str) -> None:
-    with pytest.raises(InputError, match="the token") as refused:
-        Client("http://127.0.0.1:9", token)
-    assert not token or token.strip() not in str(refused.value)
-
-
 @pytest.mark.parametrize(
-    "url",
-    ["", "127.0.0.1:8765", "ftp://h", "http://", "http://h:99999", "http://[", "http://u:pw@h"],
+    ("url", "token", "said", "secret"),
+    [
+        ("http://127.0.0.1:9", "", "the token", "adv"),
+        *(
+            ("http://127.0.0.1:9", token, "the token", token.strip())
+            for token in ("adv_secret\n", "adv secret", "adv_sécret")
+        ),
+        *(
+            (url, None, r"http://127\.0\.0\.1:8765", "pw")
+            for url in (
+                "",
+                "127.0.0.1:8765",
+                "ftp://h",
+                "http://",
+                "http://h:99999",
+                "http://[",
+                "http://u:pw@h",
+            )
+        ),
+    ],
 )
-def test_an_address_that_is_none(url: str) -> None:
-    """The message shows a good one, and no password of a wrong one."""
-    with pytest.raises(InputError, match=r"http://127\.0\.0\.1:8765") as refused:
-        Client(url)
-    assert "pw" not in str(refused.value)
+def test_an_address_or_a_token_that_is_none(
+    url: str, token: str | None, said: str, secret: str
+) -> None:
+    """The message shows a good address, and neither a password nor the token."""
+    with pytest.raises(InputError, match=said) as refused:
+        Client(url, token)
+    assert secret not in str(refused.value)
 
 
 def test_a_record_of_another_kind_is_refused_before_it_is_sent(scripted: Scripted) -> None:

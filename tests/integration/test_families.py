@@ -101,8 +101,7 @@ def source(request: pytest.FixtureRequest, host: FakeHost) -> Iterator[dict[str,
     """Facts of a source; the libraries of vendors are found in a process of its own."""
     name, vendor, uuid, more = request.param, "nvidia", UUID, {}
     if name == "replay":
-        bed = ReplayTestbed([point(job="a", share_percent=100.0, idle_power_w=70.0)])
-        yield facts(bed.source)
+        yield facts(ReplayTestbed([point(job="a", share_percent=100.0, idle_power_w=70.0)]).source)
         return
     if name == "amd":
         vendor, uuid = "amd", "uuid-1"
@@ -126,8 +125,7 @@ def test_a_source_gives_what_it_offers_and_nothing_else(source: dict[str, Any]) 
         given = {name for name, value in look.items() if value is not None}
         assert {"power.gpu", "energy.gpu"} <= given <= offered.keys()
     assert looks[0]["power.gpu"] > 0
-    totals = [name for name, (kind, _) in offered.items() if kind == "total"]
-    assert totals == ["energy.gpu"]
+    assert [name for name, (kind, _) in offered.items() if kind == "total"] == ["energy.gpu"]
     assert looks[1]["energy.gpu"] >= looks[0]["energy.gpu"]
     assert source["nothing"] == {}
     assert all((source["name"], source["uuid"]))

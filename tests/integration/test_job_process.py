@@ -113,8 +113,7 @@ def test_chain_of_forks_is_outrun(start: Start, tmp_path: Path) -> None:
     time.sleep(0.1)
     assert not process.over
     assert ended(process)
-    assert alive(tmp_path) == []
-    assert process.status == -signal.SIGKILL
+    assert (alive(tmp_path), process.status) == ([], -signal.SIGKILL)
 
 
 @WITHOUT
@@ -218,8 +217,7 @@ def test_shim_that_is_stopped_again_and_again_is_killed(start: Start, tmp_path: 
         os.kill(shim_pid, signal.SIGSTOP)
         process.kill_stopped()
         assert wait_until(lambda: process.over, 10)
-        assert process.status == -signal.SIGKILL
-        assert alive(tmp_path) == []
+        assert (process.status, alive(tmp_path)) == (-signal.SIGKILL, [])
 
 
 def test_zombie_is_no_survivor() -> None:
@@ -236,8 +234,7 @@ def test_a_number_that_a_stranger_has_by_now_is_not_the_jobs(start: Start, tmp_p
     # Who stays is in another session, whose number would else be kept.
     process = start("sh", "-c", f"echo $$ > {tmp_path}/number; setsid sleep 60 & sleep 0.2; exit 0")
     assert wait_until(lambda: process.status == 0, 10)
-    number = int((tmp_path / "number").read_text())
-    with stranger_with(number) as stranger:
+    with stranger_with(int((tmp_path / "number").read_text())) as stranger:
         process.terminate()
         assert ended(process)
         assert stranger.poll() is None

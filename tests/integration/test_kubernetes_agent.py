@@ -21,7 +21,7 @@ from kube_api import kube_api
 from kube_objects import KubeApi, away
 from kube_serving import placed
 from prometheus_client.parser import text_string_to_metric_families
-from serving import Served, serving
+from serving import Served
 from waiting import ending, eventually
 
 from advisor.client import Client
@@ -162,8 +162,7 @@ def node(fake_libraries: Path, service: Served) -> Iterator[Node]:
             assert not running_node.ready()
             pid_file = running_node.pipe / "nvidia-cuda-mps-control.pid"
             assert not pid_file.exists(), "the daemon ends with the agent"
-            asked = {f"{call.method} {call.path}" for call in running_node.api.calls}
-            assert asked <= ALLOWED
+            assert {f"{call.method} {call.path}" for call in running_node.api.calls} <= ALLOWED
 
 
 @pytest.fixture(autouse=True)
@@ -172,12 +171,6 @@ def clean(node: Node) -> Iterator[None]:
     eventually(node.ready)
     yield
     node.clear()
-
-
-@pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with serving(tmp_path_factory.mktemp("serve")) as served:
-        yield served
 
 
 def solo(job: str, share: float, rate: float, power_w: float) -> SoloPoint:

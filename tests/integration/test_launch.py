@@ -368,7 +368,6 @@ def test_a_third_joins_two(jobs: FakeHost) -> None:
 @pytest.mark.slow
 def test_the_share_is_the_best_beside_those_that_stay(h200: FakeHost) -> None:
     launch_id = detached(h200, "triad", "gemm", "--split", "50/50")
-    lax = {"ADVISOR_MIN_SPEED": "0.01", "ADVISOR_MIN_GAIN": "0"}
     done = h200.advisor(
         "launch",
         "--join",
@@ -379,7 +378,7 @@ def test_the_share_is_the_best_beside_those_that_stay(h200: FakeHost) -> None:
         "--objective",
         "throughput",
         "--json",
-        **lax,
+        **{"ADVISOR_MIN_SPEED": "0.01", "ADVISOR_MIN_GAIN": "0"},
     )
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["units_granted"] <= 66

@@ -101,8 +101,7 @@ def test_a_supervisor_that_is_ended_takes_its_jobs_along(
     jobs.write_job("script", command=["sh", "-c", f"{sys.executable} {FAKES}/fake_job.py & wait"])
     name = detached(jobs, "script", "one", *RUNS, "--power-limit", "500")
     daemon, limit_mw = daemon_pid(jobs), jobs.folder / "nvml" / "gpu0" / "power_limit_mw"
-    assert limit_mw.read_text() == "500000"
-    assert show(jobs, name)["power_limit_w"] == 500
+    assert (limit_mw.read_text(), show(jobs, name)["power_limit_w"]) == ("500000", 500)
     os.kill(show(jobs, name)["supervisor_pid"], number)
     status = await_end(jobs, name)
     assert (status["state"], status["code"]) == end

@@ -123,7 +123,6 @@ KNOWN_CARD = "GPU-11223918-e141-5352-1571-e918124ad11a"
 """One that drew 8 % less than others: in the bundled references."""
 
 DRIFTED = launched([1.0] * 20 + [0.8] * 8)
-JOBS = [{"job": name} for name in PAIR]
 
 
 def keep(folder: Path, observations: Iterable[Observation]) -> None:
@@ -229,7 +228,7 @@ def api(tmp_path: Path) -> Iterable[Api]:
 
 def test_service_records_shows_and_warns(api: Api) -> None:
     service = api.service
-    asked = {"jobs": JOBS, "gpu_model": GPU_MODEL}
+    asked = {"jobs": [{"job": name} for name in PAIR], "gpu_model": GPU_MODEL}
     before = api.post("/v1/recommendations", asked)
     service.store.add(DRIFTED)
     watch = DriftWatch(service, gauge_of(service))

@@ -180,8 +180,7 @@ def test_what_rests_on_one_window_is_estimated(place: Advisor, tmp_path: Path) -
     write_points(tmp_path / "seen.jsonl", [replace(whole, job="mine", flags=())])
     wanted = ("mine:2", "vit-train:2", "--gpus", "4", "--profiles", "seen.jsonl")
     for work in ((), ("--work", "1h")):
-        said = " ".join(place(*wanted, *work).out.split())
-        assert ". Estimated from one window of mine" in said
+        assert ". Estimated from one window of mine" in " ".join(place(*wanted, *work).out.split())
         jobs = [job for one in answered(place, *wanted, *work)["sets"] for job in one["jobs"]]
         assert {job["job"]: job["one_window"] for job in jobs} == {"mine": True, "vit-train": False}
 

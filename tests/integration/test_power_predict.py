@@ -31,9 +31,6 @@ ROUTE = "/v1/power/input"
 SMALL = [1024, 1024, 1024]
 """As far off what was measured as is answered."""
 
-FEW = 6
-"""Groups: each is left out once, which takes time."""
-
 
 @pytest.fixture
 def modelled(
@@ -53,7 +50,8 @@ def test_points_of_a_file_become_the_model_in_use(
 ) -> None:
     monkeypatch.setattr(learners, "TREES", 3)
     file = tmp_path / "some.jsonl"
-    file.write_bytes(input_points_text([*points(groups=FEW), *references()]))
+    # Few groups: each is left out once, which takes time.
+    file.write_bytes(input_points_text([*points(groups=6), *references()]))
     found = answered(advisor, "power", "train", "--points", str(file))
     assert set(found) == {
         "version", "points", "held_back", "patterns", "dtypes", "left_out", "sha256", "coverage",

@@ -306,14 +306,14 @@ def test_bad_request_is_refused_before_the_gpu_is_looked_for(
 # `advisor power kernel` from end to end: real processes, a fake driver, no gpu
 
 
-KERNEL_PYTHON = ("--python", str(FAKES / "fake_kernel_worker.py"))
 COMMAND = (
     "power",
     "kernel",
     "gemm",
     "--m",
     "64",
-    *KERNEL_PYTHON,
+    "--python",
+    str(FAKES / "fake_kernel_worker.py"),
     "--runs",
     "20",
     "--resolution-ms",

@@ -194,8 +194,7 @@ def test_a_job_of_jax_takes_what_it_needs_and_its_profile_says_how(host: FakeHos
         "sys.path.insert(0, sys.argv.pop(1))\n"
         "runpy.run_module('fake_job', run_name='__main__')"
     )
-    command = [sys.executable, "-c", script, str(library), str(FAKES)]
-    host.write_job("jax", command=command)
+    host.write_job("jax", command=[sys.executable, "-c", script, str(library), str(FAKES)])
     host.write_job("torch")
     rows = [*profile(host, "jax", *ONE)["points"], *profile(host, "torch", *ONE)["points"]]
     assert [(row["memory_bound"], row["mps_clients"]) for row in rows] == [

@@ -27,7 +27,6 @@ COMPARED_KEYS = {
     "group", "figure", "tests", "jobs", "champion_percent", "challenger_percent", "gain_percent",
     "low_percent", "high_percent", "decides",
 }  # fmt: skip
-LEFT_OUT_KEYS = {"reason", "points", "example", "point_ids"}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -82,7 +81,7 @@ def test_points_left_out_are_named(home: Path, advisor: Advisor) -> None:
     (home / "models/retrain/last.json").unlink()
     found = json.loads(advisor("retrain", "--json").out)
     [left_out] = found["left_out"]
-    assert left_out.keys() == LEFT_OUT_KEYS
+    assert left_out.keys() == {"reason", "points", "example", "point_ids"}
     assert (found["outcome"], left_out["reason"], left_out["point_ids"]) == (
         "nothing-new", "impossible", [bad.point_id]
     )  # fmt: skip
@@ -101,8 +100,7 @@ def test_a_second_run_ends_at_once(home: Path, advisor: Advisor) -> None:
     home.mkdir(mode=0o700)
     with working_in(home / "models"):
         done = advisor("retrain", "--json")
-    assert done.code == 8
-    assert json.loads(done.out)["error"]["code"] == "busy"
+    assert (done.code, json.loads(done.out)["error"]["code"]) == (8, "busy")
 
 
 def test_metrics_that_cannot_be_written(home: Path, advisor: Advisor) -> None:

@@ -30,8 +30,6 @@ pytestmark = pytest.mark.slow
 
 PAIR = ("gemm", "resnet50-train-b2")
 JOBS = ("gemm:4", "triad:3", "bert-infer:5", "bert-train:2")
-LOW = {"min_speed": 0.2}
-"""At the default none of them is sure enough of its speed to share."""
 AVOIDED = (
     "not used: 26, 38, 52, 78, 92 and 104 of 132 SMs, at which GPU libraries compute wrong results "
     "(advisor check)"
@@ -94,7 +92,7 @@ def test_a_placement_names_no_unsafe_count(home: Path, command: Callable[..., An
     entries = (entry.split(":") for entry in JOBS)
     jobs = [{"job": name, "count": int(count), "work_s": 3600.0} for name, count in entries]
     with running(home) as api:
-        assert api.post("/v1/placements", {"jobs": jobs, "gpus": 4, **LOW}) == answer
+        assert api.post("/v1/placements", {"jobs": jobs, "gpus": 4, "min_speed": 0.2}) == answer
 
 
 def test_a_damaged_check_is_an_error_not_an_all_clear(home: Path, advisor: Advisor) -> None:

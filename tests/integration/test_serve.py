@@ -365,10 +365,6 @@ def _keys(count: int, value: Any = 0) -> dict[str, Any]:
     return {f"k{number}": value for number in range(count)}
 
 
-def _body(value: Any) -> bytes:
-    return json.dumps(value, separators=(",", ":")).encode()
-
-
 PAIR = {"jobs": [{"job": "gemm"}, {"job": "triad"}]}
 
 
@@ -390,7 +386,7 @@ DEAR: dict[str, tuple[str, Callable[[], Any]]] = {
 def test_a_wrong_body_holds_up_nobody(served: RawServer, writer: dict[str, str], kind: str) -> None:
     """However many faults a body has, it takes little of the service's time, and few are named."""
     path, value = DEAR[kind]
-    body = _body(value())
+    body = json.dumps(value(), separators=(",", ":")).encode()
     before_s = _cpu_s(served.process.pid)
     answer = served.ask("POST", path, body, writer)
     assert answer.status in (413, 422)
@@ -476,14 +472,13 @@ def test_the_database_goes_and_comes_back(
 
 NAMES = ("fft", "gemm", "triad", "walsh")
 LONG_QUEUE = {"jobs": [{"job": job, "count": 20_000, "work_s": 60.0} for job in NAMES]}
-SHORT_QUEUE = {"jobs": [{"job": "fft", "count": 2}]}
 
 
 @pytest.mark.slow
 def test_placements_go_on_where_somebody_stops_their_process(tmp_path: Path) -> None:
     """While it waits and while it works: whoever asked would wait for ever, and all who follow."""
     with raw_server(tmp_path / "home") as served, ThreadPoolExecutor() as pool:
-        assert _place(served, SHORT_QUEUE).status == 200
+        assert _place(served, {"jobs": [{"job": "fft", "count": 2}]}).status == 200
         [pid] = descendants(served.process.pid)
         os.kill(pid, signal.SIGSTOP)
         asked, _ = _long(served, pool)

@@ -46,16 +46,16 @@ def _text(value: float) -> str:
     return str(int(value)) if value.is_integer() and abs(value) < 1e15 else repr(value)
 
 
-def _quoted(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)
-
-
 ANY, SPREAD = _numbers(-3e38, 3e38).map(_text), _numbers(0, 3e38).map(_text)
 PART = _numbers(0, 1).map(_text)
 BITS = st.integers(0, 32).map(str)
 LINES, ENDS = st.sampled_from(["rows", "columns"]), st.sampled_from(["low", "high"])
 RATIO = st.integers(2, 99).flatmap(lambda m: st.integers(0, m - 1).map(lambda n: f"{n}:{m}"))
-NAME = st.text(min_size=1).filter(lambda text: text.isprintable()).map(_quoted)
+NAME = (
+    st.text(min_size=1)
+    .filter(lambda text: text.isprintable())
+    .map(lambda text: json.dumps(text, ensure_ascii=False))
+)
 OPTIONAL = (
     st.just("") | NAME.map("tensor={}".format),
     st.just("") | st.from_regex("[0-9a-f]{64}", fullmatch=True).map('sha256="{}"'.format),
@@ -411,11 +411,8 @@ def test_operands_that_do_not_fit_are_refused(
 # The fingerprint of a product against plain arithmetic on bits.
 
 
-PRODUCT = (40, 56, 64)
-
-
 def of(text: str, dtype: str = "bf16") -> Fingerprint:
-    a, b = fill_pair(parse_operands(text), PRODUCT, dtype)
+    a, b = fill_pair(parse_operands(text), (40, 56, 64), dtype)
     return fingerprint(a.matrix, b.matrix, dtype)
 
 

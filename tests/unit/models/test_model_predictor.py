@@ -154,8 +154,7 @@ def test_a_server_serves_what_it_could_do_up_to_its_demand(predictor: ModelPredi
     server = dataclasses.replace(other, serving=serving)
     split = EQUAL
     (busy,), (served,) = (predictor.predict([job, B], [split]) for job in (other, server))
-    least = float(A.shares[0])
-    could = np.array([dataclasses.astuple(busy.parts[0].speed.times(50.0 / least))]).T
+    could = np.array([dataclasses.astuple(busy.parts[0].speed.times(50.0 / float(A.shares[0])))]).T
     assert list(dataclasses.astuple(served.parts[0].speed)) == serving.served(could)[:, 0].tolist()
     assert served.parts[0].speed.value <= 1
     assert served.parts[1].speed == busy.parts[1].speed
@@ -549,7 +548,6 @@ def test_what_all_families_have_in_common_is_in_the_mean() -> None:
 
 def test_servers_are_off_as_servers_are() -> None:
     """In each world; their profiles differ though one family alone is nearest to all of them."""
-    counters = {"sm_active_percent": 22.0, "dram_active_percent": 5.0, "sm_clock_mhz": 1980.0}
     window = SoloWindow(
         job="seen",
         gpu_model="NVIDIA H100 80GB HBM3",
@@ -559,7 +557,7 @@ def test_servers_are_off_as_servers_are() -> None:
         clock_part=1.0,
         idle_power_w=70.0,
         memory_used_mib=4000.0,
-        counters=counters,
+        counters={"sm_active_percent": 22.0, "dram_active_percent": 5.0, "sm_clock_mhz": 1980.0},
     )
     for is_server in (False, True):
         guess = bundled_head().guesses(window, is_server=is_server)

@@ -125,8 +125,7 @@ def test_what_cannot_be_promoted_is_not_added(registry: Registry, tmp_path: Path
 def test_no_model_passes_for_another_or_for_a_better_one(tmp_path: Path) -> None:
     """Trees that answer e^5 come with the hashes and the figures of the bundled model."""
     made, true = Registry(tmp_path / "models"), read_artefact(BUNDLED)
-    leaf = np.array([(LEAF, 5.0)], NODE).tobytes()
-    files = {**true.files, SPEED_TREES: leaf}
+    files = {**true.files, SPEED_TREES: np.array([(LEAF, 5.0)], NODE).tobytes()}
     passing = Artefact(dataclasses.replace(true.manifest, files=hashes(files)), files)
     for name, model in (("a", passing), ("b", named(true.manifest, files))):
         (tmp_path / name).mkdir()
@@ -172,8 +171,7 @@ def test_history(added: Registry, tmp_path: Path) -> None:
     for version in ("v1", "v1", "v2"):
         added.promote(version)
     added.rollback()
-    found = [(c.action, c.version, c.replaced, dict(c.figures)) for c in added.history()]
-    assert found == [
+    assert [(c.action, c.version, c.replaced, dict(c.figures)) for c in added.history()] == [
         ("promote", "v1", "bundled", {"fraction_of_oracle": 0.9}),
         ("promote", "v2", "v1", {"fraction_of_oracle": 0.91}),
         ("rollback", "v1", "v2", {"fraction_of_oracle": 0.9}),
@@ -435,9 +433,8 @@ def test_the_name_of_a_model_is_that_of_all_it_is() -> None:
     assert made.manifest.files == hashes(small_model.trees())
     again = dataclasses.replace(made.manifest, created_at="2026-01-31T13:00:00+00:00")
     assert named(again, made.files).manifest.version == made.manifest.version
-    figures = dataclasses.replace(made.manifest, figures={"fraction_of_oracle": 0.5})
     others = [
-        named(figures, made.files),
+        named(dataclasses.replace(made.manifest, figures={"fraction_of_oracle": 0.5}), made.files),
         named(made.manifest, {**made.files, SPEED_TREES: made.files[POWER_TREES]}),
         named(made.manifest, {**made.files, "notes.json": b""}),
     ]

@@ -251,8 +251,7 @@ def test_a_minimum_speed_holds_where_jobs_share() -> None:
         (kept, "50/50", 0.98, served, True),
     ):
         watts = {"solo_power_a_w": 1, "solo_power_b_w": 1, "power_w": 1}
-        result = pair_result(rate_a=0.9, rate_b=slower, **watts)
-        assert question.allows(way, result, of) == allowed
+        assert question.allows(way, pair_result(rate_a=0.9, rate_b=slower, **watts), of) == allowed
 
 
 def test_expected_speeds_keep_the_minimum_speed() -> None:
@@ -309,8 +308,7 @@ def test_who_is_to_be_sure_asks_the_errors_of_other_pairs() -> None:
     sure = ChoiceQuestion(EFFICIENCY, "every way", 0.4, "low end")
 
     def chosen(question: ChoiceQuestion) -> str:
-        found = choose(four, hopes, question, 0.0)
-        return next(c.chosen for c in found if c.left_out == "x")
+        return next(c.chosen for c in choose(four, hopes, question, 0.0) if c.left_out == "x")
 
     assert chosen(sure) == "exclusive"
     assert chosen(dataclasses.replace(sure, kept="expected")) == "50/50"
@@ -326,8 +324,7 @@ def test_a_server_is_held_to_its_demand() -> None:
     first = DATA.measurements[0]
     key = first.jobs[0], first.gpu_model
     kept = ChoiceQuestion(EFFICIENCY, "every way", 0.4, kept="expected")
-    tail = ((50.0, 9.0), (100.0, 4.0))
-    serving = Serving(offered_rate=1e9, rate_noise=None, latency_p99_ms=tail)
+    serving = Serving(offered_rate=1e9, rate_noise=None, latency_p99_ms=((50.0, 9.0), (100.0, 4.0)))
     server = dataclasses.replace(DATA.profiles[key], serving=serving)
     served = dataclasses.replace(DATA, profiles={**DATA.profiles, key: server})
     for speed, question, chosen in (
@@ -357,8 +354,7 @@ def test_rules_need_no_model() -> None:
 def test_the_larger_rate_gets_most() -> None:
     data = data_of((made_up.HOG, made_up.SLOW), (made_up.HOG, made_up.HOG),
                    (made_up.CLIMBER, made_up.SITTER))  # fmt: skip
-    taken = {m.jobs: RULES["larger-rate"](data, m) for m in data.measurements}
-    assert taken == {
+    assert {m.jobs: RULES["larger-rate"](data, m) for m in data.measurements} == {
         ("climber", "sitter"): "10/90", ("hog", "slow"): "90/10", ("hog", "hog"): "50/50"
     }  # fmt: skip
 

@@ -188,9 +188,6 @@ def test_errors_of_servers_are_of_what_they_could_do() -> None:
     assert len(found(rows, 0.5)) == 2 * count
 
 
-SET = training_set()
-
-
 def test_a_card_that_draws_more_for_everything_saves_the_same() -> None:
     hot = ROWS.assign(
         power_w=1.05 * ROWS.power_w,
@@ -226,7 +223,7 @@ def test_several_runs_are_left_out_one_run_gets_the_card_term() -> None:
 
 def test_profiles_without_counters_make_intervals_wider() -> None:
     seen: list[tuple[Rows, Rows]] = []
-    asked = leave_job_out(ROWS, spy(seen), wanted=SET.blind)
+    asked = leave_job_out(ROWS, spy(seen), wanted=training_set().blind)
     # Fits run side by side, in any order.
     assert sorted(sorted(set(ROWS.jobs) - set(learned.jobs)) for learned, _ in seen) == [
         [name] for name in ROWS.jobs

@@ -214,6 +214,5 @@ def test_jobs_that_do_not_fit_into_memory_are_left_out() -> None:
 def test_the_cost_is_that_of_the_splits_in_a_plan(jobs: tuple[str, str], splits: int) -> None:
     plan = plan_from_options("", "+".join(jobs), DEFAULT_SPLITS)
     splits_of = [split for split in plan.entries[0].splits if isinstance(split, Split)]
-    seen = {frozenset(s.shares) if jobs[0] == jobs[1] else s for s in splits_of}
-    assert len(seen) == splits
+    assert len({frozenset(s.shares) if jobs[0] == jobs[1] else s for s in splits_of}) == splits
     assert pair_minutes(jobs) == pytest.approx(splits * 7.8 / 60)

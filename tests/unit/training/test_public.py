@@ -43,8 +43,7 @@ def test_rules_and_learners_are_off_by_what_they_were(bundled: list[PublicFigure
     """By the tables' own readings, so a change of either is one of the table or of its reading."""
     off = {who: of.percent for one in bundled for who, of in one.off.items() if one.gpu == "A100"}
     assert off["min(1, slice / GPU busy)"] == pytest.approx(15.5, abs=0.1)
-    learned = [one.learned.percent for one in bundled if one.learned]
-    assert learned == pytest.approx(
+    assert [one.learned.percent for one in bundled if one.learned] == pytest.approx(
         [4.1, 24.1, 9.5, 20.6, 10.1, 19.3, 4.2, 16.6, 7.3, 4.8, 6.0, 2.9, 5.3], rel=0.1
     )
 

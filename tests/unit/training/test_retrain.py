@@ -138,8 +138,7 @@ def test_more_of_the_same_is_no_worse(site: Site) -> None:
 
 @pytest.mark.slow
 def test_what_is_worse_leaves_no_version(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    worse = mock.Mock(return_value=(False, "worse for all"))
-    monkeypatch.setattr(retraining, "decide", worse)
+    monkeypatch.setattr(retraining, "decide", mock.Mock(return_value=(False, "worse for all")))
     before, own = site.registry.champion(), NEW_POINTS | points(made_up.JOBS[:2], "2026-02-03")
     report = site.night(3, own)
     assert (report.outcome, report.why) == ("kept", "worse for all")
@@ -246,8 +245,7 @@ def test_each_fault_is_refused_by_its_name(name: str) -> None:
 
 def test_bounds_of_power_are_those_of_the_instruments() -> None:
     own = points(KNOWN_JOBS)
-    warm = changed(own, 0, power_limit_w=(own.pairs[0].power_w or 0) / 1.03)
-    assert sifted(warm).refused == ()
+    assert sifted(changed(own, 0, power_limit_w=(own.pairs[0].power_w or 0) / 1.03)).refused == ()
 
 
 def test_a_window_under_another_name_is_a_duplicate() -> None:
@@ -447,8 +445,7 @@ def test_no_point_that_the_bundled_model_has_learned_from_is_refused() -> None:
 # When a challenger counts as better or worse.
 
 
-JOBS = [f"job{n}" for n in range(8)]
-PAIRS = tuple(itertools.combinations(JOBS, 2))
+PAIRS = tuple(itertools.combinations([f"job{n}" for n in range(8)], 2))
 NOISE = np.random.default_rng(0).normal(0, 0.02, 2 * len(PAIRS))
 
 

@@ -188,8 +188,7 @@ class Made:
 
 def pair_of(a: Profile, b: Profile, power_w: list[float]) -> Measurement:
     part = PartResult(1.0, 1.0, 1.0)
-    results = [SplitResult((part, part), p) for p in power_w]
-    nine = dict(zip(SPLITS, results, strict=True))
+    nine = dict(zip(SPLITS, [SplitResult((part, part), p) for p in power_w], strict=True))
     return Made((a.job, b.job), a.gpu_model, {"nine": nine})  # pyright: ignore
 
 

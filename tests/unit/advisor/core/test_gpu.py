@@ -54,20 +54,16 @@ TOTALS = range(80, 201)
 
 
 @pytest.mark.parametrize(
-    ("percent", "units"),
+    ("total", "granted"),
     [
-        *zip(range(10, 101, 10), (12, 26, 38, 52, 66, 78, 92, 104, 118, 132), strict=True),
-        *((1, 8), (2, 8), (5, 8), (9, 10), (12.5, 16), (33.3, 42), (50.5, 66), (91, 120)),
-        (99, 130),
+        # An H200 and an RTX PRO 6000.
+        (132, {10: 12, 20: 26, 30: 38, 40: 52, 50: 66, 60: 78, 70: 92, 80: 104, 90: 118, 100: 132}),
+        (132, {1: 8, 2: 8, 5: 8, 9: 10, 12.5: 16, 33.3: 42, 50.5: 66, 91: 120, 99: 130}),
+        (188, {25: 46, 50: 94, 75: 140}),
     ],
 )
-def test_h200_grants_what_was_read_back(percent: float, units: int) -> None:
-    assert units_for_percent(percent, 132) == units
-
-
-@pytest.mark.parametrize(("percent", "units"), [(25, 46), (50, 94), (75, 140)])
-def test_rtx_pro_6000_grants_what_was_read_back(percent: float, units: int) -> None:
-    assert units_for_percent(percent, 188) == units
+def test_a_gpu_grants_what_was_read_back(total: int, granted: dict[float, int]) -> None:
+    assert {percent: units_for_percent(percent, total) for percent in granted} == granted
 
 
 @given(st.sampled_from(TOTALS), st.floats(0, 100, exclude_min=True))
@@ -216,9 +212,6 @@ each_masked_gpu = pytest.mark.parametrize(("total", "xcds"), MASKED_GPUS.values(
 masked_gpus = st.sampled_from(list(MASKED_GPUS.values()))
 
 
-ends_of_masks = st.lists(st.integers(0, 304), min_size=2, max_size=2, unique=True).map(sorted)
-
-
 def test_mi300x_shares() -> None:
     """The shares of an MI300X in SPX mode are these, whole rows of 32 where they are near."""
     shares = [cu_mask.cus_for_percent(percent, 304, 8) for percent in range(10, 101, 10)]
@@ -270,7 +263,7 @@ def test_mask_text(ids: range, text: str) -> None:
     assert cu_mask.mask_env(ids)["HSA_CU_MASK"] == text
 
 
-@given(ends_of_masks)
+@given(st.lists(st.integers(0, 304), min_size=2, max_size=2, unique=True).map(sorted))
 def test_what_is_written_reads_back(ends: list[int]) -> None:
     env, cus = cu_mask.mask_env(range(*ends)), [*range(*ends)]
     gpu, _, text = env["HSA_CU_MASK"].partition(":")
@@ -295,10 +288,9 @@ def test_skipped_mask_is_refused(value: str) -> None:
 
 shares = st.integers(1, 1000).map(lambda tenths: tenths / 10)
 limited = st.lists(shares, min_size=2, max_size=5).map(lambda found: Split(tuple(found)))
-splits = limited | st.sampled_from([UNCAPPED, TIME_SLICED, without_limits("exclusive")])
 
 
-@given(splits)
+@given(limited | st.sampled_from([UNCAPPED, TIME_SLICED, without_limits("exclusive")]))
 def test_text_is_read_as_it_was_written(split: Split) -> None:
     read = Split.parse(str(split))
     assert str(read) == str(split) or read.sharing == "uncapped"
@@ -430,8 +422,7 @@ def test_environments_of_limits() -> None:
         {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "30"},
         {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "50"},
     )
-    masks = [env["HSA_CU_MASK"] for env in split.environments(100, "amd")]
-    assert masks == ["0:0-29", "0:50-99"]
+    assert [env["HSA_CU_MASK"] for env in split.environments(100, "amd")] == ["0:0-29", "0:50-99"]
     with pytest.raises(InputError, match="the number of CUs of the GPU is not known"):
         split.environments(None, "amd")
 

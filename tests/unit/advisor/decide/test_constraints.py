@@ -267,8 +267,7 @@ def test_whose_limit_of_latencies_counts() -> None:
 
 def test_on_a_gpu_of_its_own() -> None:
     limits = Request(max_power_w=320, default_max_p99_ms=6.4)
-    found = {v.text: v.by for v in limits.violations_alone(SERVER)}
-    assert found == {
+    assert {v.text: v.by for v in limits.violations_alone(SERVER)} == {
         "server alone draws 400 W, at most 320 W are allowed": pytest.approx(0.25),
         "server alone at 100 % has a p99 latency of 8 ms, above 6.4 ms": pytest.approx(0.25),
     }

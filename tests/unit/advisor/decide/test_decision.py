@@ -251,8 +251,7 @@ def test_of_options_worth_the_same_the_fewest_and_loosest_limits_are_taken(
 def test_of_limits_as_even_the_loosest_are_taken() -> None:
     """One limit goes before them, however uneven."""
     tight, loose = Split((40.0, 30.0, 30.0)), Split((50.0, 40.0, 40.0))
-    one = Split((60.0, WHOLE, WHOLE))
-    for known in ((tight, loose), (tight, loose, one)):
+    for known in ((tight, loose), (tight, loose, Split((60.0, WHOLE, WHOLE)))):
         by = Scripted(dict.fromkeys(known, (0.5, 0.5, 0.5, 400.0)), off=0.0)
         outlook = Outlook([A, B, profile("c")], by, measured=known)
         assert decide(outlook, Request(policy=FREE)).chosen.name == str(known[-1])
@@ -408,8 +407,7 @@ def test_other_objectives_are_shown_with_what_they_would_choose() -> None:
 def test_a_near_miss_is_taken_by_who_accepts_it() -> None:
     """As expected it keeps the limit; an option that does not is none."""
     unsure = scripted({THIRTY: (0.45, 0.9, 400.0)}, off=0.3)
-    found = decided((A, B), unsure)
-    assert found.near_miss() == (
+    assert decided((A, B), unsure).near_miss() == (
         "a@30 and b@70 would take 26 % less energy; accept it with --min-speed a=0.39"
     )
     accepted = decided((A, B), unsure, min_speed={"a": 0.3})
@@ -626,8 +624,7 @@ def test_where_no_count_is_safe_nobody_has_a_limit() -> None:
 def test_measured_splits_are_options_where_they_are_safe() -> None:
     jobs, odd = (SMALL, SMALL, SMALL), Split((18.0, 27.0, 36.0))
     assert odd in options_of(jobs, measured=[odd])
-    unsafe = checked_with(132, frozenset({units_of(27.0)}))
-    assert odd not in options_of(jobs, unsafe, [odd])
+    assert odd not in options_of(jobs, checked_with(132, frozenset({units_of(27.0)})), [odd])
 
 
 def test_amd_gpus_hold_two_limits_and_have_no_turns_to_choose() -> None:

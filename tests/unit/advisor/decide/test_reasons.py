@@ -192,11 +192,10 @@ def test_why_this_way_and_no_other(known: Known, name: str, why: str) -> None:
 def test_limits_that_better_options_break_are_named() -> None:
     slow = decided(PAYS, min_speed={"a": 0.4, "b": 0.4})
     assert "30/70 would be 9.1 % better, but a would run at 30 % of its" in said(slow)
-    tight = decided(PAYS, min_speed={"a": 0.7, "b": 0.52})
     assert (
         "sharing breaks a limit: 60/40 is nearest, but a would run at 60 % of its speed "
         "alone (60 % at worst), below 70 %"
-    ) in reasons(tight)
+    ) in reasons(decided(PAYS, min_speed={"a": 0.7, "b": 0.52}))
 
 
 def test_a_barred_way_is_named_only_beyond_a_tie() -> None:
@@ -259,7 +258,6 @@ def all_draw(power_w: float, *but: tuple[Split, float]) -> Scripted:
     return Scripted({split: (0.6, 0.6, w) for split, w in ways.items()}, off=0.0)
 
 
-HOT = profile("a", columns={"power_w": [200.0 + 5 * s for s in range(10, 101, 10)]})
 STARVING = all_draw(450.0, (EQUAL, 380.2), (NINE[0], 370.0))
 
 
@@ -287,7 +285,7 @@ STARVING = all_draw(450.0, (EQUAL, 380.2), (NINE[0], 370.0))
         (Scripted({}, off=0.0), served(), {"max_power_w": 390.0}, "loosen that limit"),
         (
             all_draw(900.0),
-            HOT,
+            profile("a", columns={"power_w": [200.0 + 5 * s for s in range(10, 101, 10)]}),
             {"max_power_w": 350.0},
             "a GPU for each does not help: a alone draws 700 W, at most 350 W are allowed.$",
         ),

@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import textwrap
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,16 +18,6 @@ from advisor.formats.yaml_fields import MAX_BYTES
 from advisor.settings import LIMIT_VARIABLES, read_settings
 
 Write = Callable[[str], Path]
-
-
-@pytest.fixture
-def write(tmp_path: Path) -> Write:
-    def write(text: str) -> Path:
-        path = tmp_path / "train.yaml"
-        path.write_text(textwrap.dedent(text))
-        return path
-
-    return write
 
 
 def test_full_file(write: Write) -> None:
@@ -75,20 +64,41 @@ def test_a_server_counted_by_its_page(write: Write) -> None:
     assert Job(name="train", command=("sleep", "5")).job_hash == "446e2d122021eaa4"
 
 
+OURS = ("GATE_FILE", "GPU", "LAUNCH", "PROGRESS_FILE", "RUNTIME_DIR", "HOME", "DATABASE_URL", "X")
+
+
 @pytest.mark.parametrize(
-    ("progress", "said"),
+    ("key", "value", "said"),
     [
-        ("kind: metrics, counter: a", "kind metrics needs url and counter"),
-        ("kind: metrics, url: 'http://127.0.0.1/'", "kind metrics needs url and counter"),
-        ("kind: metrics, counter: a, url: 'http://10.0.0.1/'", "no http:// address of this host"),
-        ("url: 'http://127.0.0.1/'", "means something for kind metrics only"),
-        ("kind: metrics, counter: a, url: 'http://[::1]/', gate: true", "for kind counter only"),
+        ("progress", "kind: metrics, counter: a", "kind metrics needs url and counter"),
+        (
+            "progress",
+            "kind: metrics, url: 'http://127.0.0.1/'",
+            "kind metrics needs url and counter",
+        ),
+        (
+            "progress",
+            "kind: metrics, counter: a, url: 'http://10.0.0.1/'",
+            "no http:// address of this host",
+        ),
+        ("progress", "url: 'http://127.0.0.1/'", "means something for kind metrics only"),
+        (
+            "progress",
+            "kind: metrics, counter: a, url: 'http://[::1]/', gate: true",
+            "kind counter only",
+        ),
+        *(
+            ("env", f"{variable}: 1", f"2:.*{variable}: a job may not set")
+            for variable in (*LIMIT_VARIABLES, *(f"ADVISOR_{name}" for name in OURS))
+        ),
     ],
 )
-def test_a_page_that_cannot_be_read_is_refused(write: Write, progress: str, said: str) -> None:
-    """Before anything is started."""
+def test_what_cannot_be_read_or_lifts_a_limit_is_refused(
+    write: Write, key: str, value: str, said: str
+) -> None:
+    """Pages that are elsewhere; variables that set the limit, or by which processes are found."""
     with pytest.raises(InputError, match=said):
-        load_job(write(f"command: a\nprogress: {{{progress}}}"))
+        load_job(write(f"command: a\n{key}: {{{value}}}"))
 
 
 def test_least_file(write: Write) -> None:
@@ -153,16 +163,6 @@ def test_fault_names_its_place(write: Write, text: str, where: str, what: str) -
         load_job(path)
     assert str(error.value).startswith(f"{path}:{where}: ")
     assert what in str(error.value)
-
-
-OURS = ("GATE_FILE", "GPU", "LAUNCH", "PROGRESS_FILE", "RUNTIME_DIR", "HOME", "DATABASE_URL", "X")
-
-
-@pytest.mark.parametrize("variable", [*LIMIT_VARIABLES, *(f"ADVISOR_{name}" for name in OURS)])
-def test_job_cannot_lift_its_own_limit(write: Write, variable: str) -> None:
-    """A variable that sets the limit, or by which processes are found, is refused where it is."""
-    with pytest.raises(InputError, match=f"3:.*{variable}: a job may not set"):
-        load_job(write(f"command: a\nenv:\n  {variable}: 1"))
 
 
 @pytest.mark.slow

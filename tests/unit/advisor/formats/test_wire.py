@@ -220,10 +220,9 @@ def test_records_are_found_by_key_and_a_broken_one_names_its_command(tmp_path: P
 
 
 zones = st.integers(-12 * 60, 14 * 60).map(lambda minutes: timezone(timedelta(minutes=minutes)))
-moments = st.datetimes(datetime(1970, 1, 2), datetime(2100, 1, 1), timezones=zones)
 
 
-@given(moments)
+@given(st.datetimes(datetime(1970, 1, 2), datetime(2100, 1, 1), timezones=zones))
 def test_a_moment_reads_back(moment: datetime) -> None:
     """To the microsecond, or cut to the millisecond, and in UTC whatever the zone was."""
     assert datetime.fromisoformat(to_exact_text(moment)) == moment

@@ -457,8 +457,7 @@ def test_two_jobs_of_one_name_are_told_apart(monkeypatch: pytest.MonkeyPatch) ->
 
 def kept_of(watch: Watch, patch: pytest.MonkeyPatch, home: Path, seconds: int) -> list[Record]:
     """What is kept of jobs that are stopped after so long, where nothing goes wrong."""
-    spec = LaunchSpec(launch_id="l1", gpu="0", pairs=(PAIR,))
-    folder = create_folder(home / "launches", spec)
+    folder = create_folder(home / "launches", LaunchSpec(launch_id="l1", gpu="0", pairs=(PAIR,)))
     patch.setattr(observing, "time", watch.clock)
     kept, warned = list[Record](), list[str]()
     keeper = Keeper(folder, watch.monitor, GPU, "2026-01-31", kept.append, warned.append)
@@ -476,8 +475,7 @@ def test_a_job_that_had_the_gpu_to_itself_is_kept_as_seen(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, split: tuple[float, ...], seconds: int
 ) -> None:
     """For a minute at least, and all of the GPU; beside another there is an observation instead."""
-    watch = Watch(monkeypatch, Script(), split=Split(split))
-    kept = kept_of(watch, monkeypatch, tmp_path, seconds)
+    kept = kept_of(Watch(monkeypatch, Script(), split=Split(split)), monkeypatch, tmp_path, seconds)
     if seconds < 60 or split != (100.0,):
         assert kept == []
         return

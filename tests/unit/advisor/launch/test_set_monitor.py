@@ -788,8 +788,7 @@ def test_the_last_minutes_and_all_work_are_held_against_what_was_promised(
     assert drifts(watch) == (1, 1, 1, 1, None)
     watch.go_on(400)
     assert drifts(watch) == (1, 0.8, 0.9, 0.96, None)
-    all_ = shown(watch.monitor)["speed_drift"]
-    assert astuple(all_) == pytest.approx((0.9, 0.9, 1.1), rel=0.01)
+    assert astuple(shown(watch.monitor)["speed_drift"]) == pytest.approx((0.9, 0.9, 1.1), rel=0.01)
     watch.monitor.stop()
     # It stays, as what the launch came to.
     assert drifts(watch)[:4] == (1, 0.8, 0.9, 0.96)

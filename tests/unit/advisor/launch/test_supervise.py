@@ -210,8 +210,7 @@ def test_one_that_ended_while_its_supervisor_stood_still_is_never_shown_running(
 
     monkeypatch.setattr(supervise, "SetMonitor", late)
     launch.run(together("a", "b"))
-    outcomes = {one.jobs[0].outcome for one in launch.written if one.state == "running"}
-    assert outcomes == {"failed"}
+    assert {one.jobs[0].outcome for one in launch.written if one.state == "running"} == {"failed"}
 
 
 @pytest.mark.parametrize(("stop_s", "started"), [(0, 0), (2, 2)])
@@ -758,8 +757,7 @@ def test_one_job_ends_as_was_asked_and_the_others_go_on(launch: Launch) -> None:
     last = launch.run(made, duration_s=200.0)
     assert asked == [True, False, True, False]
     assert (last.state, last.code) == ("stopped", None)
-    ended_s = [round(job.steps / 50) for job in last.jobs]
-    assert ended_s == [50, 50, 200]
+    assert [round(job.steps / 50) for job in last.jobs] == [50, 50, 200]
     assert {job.error for job in last.jobs[:2]} == {"ended as was asked"}
     assert [round(one.overlap_s) for one in launch.remembered] == [50]
     with pytest.raises(InputError, match="there is no job c in l"):

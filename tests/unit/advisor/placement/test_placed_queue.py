@@ -49,7 +49,6 @@ from advisor.predict.sets import SetPredictor
 from advisor.wire.answers import PlacedJob
 
 HOUR_S = 3600.0
-IDLE_W = 70.0
 FREE = Policy(min_speed=0, min_gain=0)
 
 few = settings(max_examples=settings().max_examples // 5)
@@ -111,7 +110,7 @@ def queue_of(
         gpus=gpus,
         profiles=tuple(profiles[name] for name, _ in order),
         limits=Request(policy=policy, **limits),
-        idle_power_w=IDLE_W,
+        idle_power_w=70.0,
         of_pairs=None if isinstance(by, Told) else by,
         checked=checked,
     )
@@ -137,9 +136,8 @@ def _asking(pool: Pool, by: Any) -> Any:
 def queues(draw: some.DrawFn, most_jobs: int = 7, gpus: int | None = None) -> Placing:
     works = some.sampled_from([600.0, HOUR_S, 5 * HOUR_S])
     names = some.sampled_from("abcd")
-    jobs = draw(some.lists(some.tuples(names, works), min_size=1, max_size=most_jobs))
     return queue_of(
-        jobs,
+        draw(some.lists(some.tuples(names, works), min_size=1, max_size=most_jobs)),
         gpus or draw(some.integers(1, 4)),
         Told(drawn=True),
         policy=Policy(min_speed=draw(some.sampled_from([0.0, 0.4]))),
@@ -184,8 +182,7 @@ def test_a_plan_keeps_its_promises(placing: Placing) -> None:
     for one in found.sets:
         energy_j, done_s = integral(placing, one)
         assert one.energy_j == pytest.approx(energy_j, rel=1e-6)
-        works = [placing.kinds[kind].work_s for kind in one.kinds]
-        assert done_s == pytest.approx(works, rel=1e-6)
+        assert done_s == pytest.approx([placing.kinds[kind].work_s for kind in one.kinds], rel=1e-6)
 
 
 def moments(runs: Sequence[PlacedJob]) -> list[float]:
@@ -262,8 +259,7 @@ def test_order_of_the_queue_changes_nothing_but_who_starts_first(
 @pytest.mark.parametrize(("low", "shares"), [(0.17, False), (0.18, True)])
 def test_nine_chances_of_ten_keep_a_floor(low: float, shares: bool) -> None:
     """Expected at 0.7, with a low end below the floor of 0.4."""
-    by = Told(low=low / 0.7)
-    assert bool(pairs_in(place(queue_of("aa", 1, by, policy=Policy())))) is shares
+    assert bool(pairs_in(place(queue_of("aa", 1, Told(low=low / 0.7), policy=Policy())))) is shares
 
 
 def test_an_hour_of_each_by_hand() -> None:
@@ -305,8 +301,7 @@ def test_pairs_must_fit_into_the_memory() -> None:
         def made(name: str, memory_mib: float = memory_mib) -> Profile:
             return job(name, memory_used_mib=memory_mib)
 
-        plan = place(queue_of("aa", 1, made=made, memory_mib=80_000))
-        assert bool(pairs_in(plan)) is shared
+        assert bool(pairs_in(place(queue_of("aa", 1, made=made, memory_mib=80_000)))) is shared
 
 
 def hot(name: str) -> Profile:

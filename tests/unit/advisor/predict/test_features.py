@@ -194,7 +194,6 @@ def test_of_several_neighbours_the_largest_and_the_sum_count(
     largest = np.maximum.reduce([s.readings["dram_active_percent"] for s in others])
     np.testing.assert_array_equal(found["other_dram_active_percent"], largest)
     np.testing.assert_allclose(found["shares_sum_percent"], sum(s.shares for s in sides))
-    turned = speed_features(own, others[::-1])
-    np.testing.assert_allclose(matrix(turned), matrix(found), rtol=1e-5)
+    np.testing.assert_allclose(matrix(speed_features(own, others[::-1])), matrix(found), rtol=1e-5)
     assert tuple(power_features(sides)) == feature_names_of(power_features)
     assert beside(sides, 1) == (sides[0], *sides[2:])

@@ -190,8 +190,7 @@ def test_a_job_beside_itself_is_the_same_both_ways() -> None:
             Split(own.split.shares[::-1], own.split.sharing): (0.7, 0.3, 500.0),
         }
     )
-    predictor = MeasuredPredictor(known, {("a", "a"): [own]})
-    one, other = predictor.predict(
+    one, other = MeasuredPredictor(known, {("a", "a"): [own]}).predict(
         [A, A], [own.split, Split(own.split.shares[::-1], own.split.sharing)]
     )
     speeds = [part.speed.value for part in one.parts]
@@ -253,8 +252,7 @@ def test_copies_under_one_limit_do_the_same_and_limits_may_be_in_any_order() -> 
     (found,) = windows_of([A, A, A], {("a", "a", "a"): [free]})
     assert (found.rates, found.latencies_p99_ms) == ((40.0, 40.0, 40.0), (6.0, 6.0, 6.0))
     one = replace(free, split=Split((100.0, 30.0, 100.0)))
-    several = windows_of([A, A, A], {("a", "a", "a"): [one]})
-    assert {w.split.shares: w.rates for w in several} == {
+    assert {w.split.shares: w.rates for w in windows_of([A, A, A], {("a", "a", "a"): [one]})} == {
         (30.0, 100.0, 100.0): (40.0, 40.0, 40.0),
         (100.0, 30.0, 100.0): (40.0, 40.0, 40.0),
         (100.0, 100.0, 30.0): (40.0, 40.0, 40.0),
@@ -351,8 +349,7 @@ def test_a_pair_counts_once() -> None:
 
 def test_references_are_held_against_other_cards() -> None:
     """Where all cards draw 5 % more than the profiled one, such a card is a usual one."""
-    cards = {f"GPU-{n}": {"fft": 0.05, "gemm": 0.05} for n in range(5)}
-    found = card_factor("GPU-1", cards, {})
+    found = card_factor("GPU-1", {f"GPU-{n}": {"fft": 0.05, "gemm": 0.05} for n in range(5)}, {})
     assert found
     assert (found.log_factor, found.references) == (pytest.approx(0.0), 2)
 
@@ -460,8 +457,7 @@ def test_prediction_on_a_card() -> None:
 @given(st.floats(-0.2, 0.05), st.floats(0.001, CARD_SPREAD), st.floats(0.01, 0.3))
 def test_interval_moves_and_is_as_wide(log: float, stderr: float, off: float) -> None:
     """However well the card is known, a pair that was never measured is known no better."""
-    factor = replace(FACTOR, log_factor=log, log_stderr=stderr)
-    before, after = predicted(factor, Physics(off=off))
+    before, after = predicted(replace(FACTOR, log_factor=log, log_stderr=stderr), Physics(off=off))
     ratio = after.power_w.value / before.power_w.value
     assert (ratio - 1) * log >= 0
     assert after.power_w.low == pytest.approx(before.power_w.low * ratio)

@@ -243,10 +243,7 @@ def test_notebooks_and_what_waits_for_input_do(whole: list[SoloPoint]) -> None:
     assert len(wrong) < 0.05 * len(older), wrong
 
 
-RATES = st.lists(st.tuples(st.floats(0.1, 1e6), st.floats(0, 0.1)), min_size=1, max_size=12)
-
-
-@given(RATES)
+@given(st.lists(st.tuples(st.floats(0.1, 1e6), st.floats(0, 0.1)), min_size=1, max_size=12))
 def test_no_rate_falls_and_none_leaves_the_measured_ones(found: list[tuple[float, float]]) -> None:
     rates = [rate for rate, _ in found]
     made = non_decreasing_rates(rates, [part * rate for rate, part in found])
@@ -491,11 +488,8 @@ def test_bounds_of_what_is_served_hold_it(
     assert found <= 1
 
 
-OFFERED = 120.0
-
-
 served = st.lists(st.floats(0.95, 1.05), min_size=10, max_size=10).map(
-    lambda factors: [OFFERED * factor for factor in factors]
+    lambda factors: [120.0 * factor for factor in factors]
 )
 
 

@@ -155,8 +155,7 @@ def test_a_busier_neighbour_takes_more_of_a_job_below_normal_and_its_memory_slow
 def test_a_priority_that_gives_nothing_changes_nothing() -> None:
     """Long blocks are waited for as kernels are."""
     long_blocks = {"sm_occupancy_percent": np.full(10, 14.0)}
-    filling = of_kernels("filling", 1.5e-3, 97.0, columns=long_blocks)
-    jobs = [filling, of_kernels("small", 4e-5)]
+    jobs = [of_kernels("filling", 1.5e-3, 97.0, columns=long_blocks), of_kernels("small", 4e-5)]
     assert predicted(jobs, LOW).parts == predicted(jobs, without_limits("uncapped", 2)).parts
     assert "few, long blocks (occupancy 14 %)" in why_not_below_normal(jobs, LOW)
     # Of three launched jobs two may be left that both run below normal.
@@ -380,16 +379,13 @@ def test_with_sms_of_its_own_a_server_waits_for_the_memory() -> None:
     """Less where it had no SMs left alone: then its p99 is a queue that was there."""
 
     def longer(share: float, dram: float) -> float:
-        profiles = job("server", 40.0, serving=TIMED), job("other", 5.0, columns=dram_of(dram))
+        columns = {"dram_active_percent": [dram] * 10}
+        profiles = job("server", 40.0, serving=TIMED), job("other", 5.0, columns=columns)
         alone = alone_at(profiles, np.array([[share], [100 - share]]))
         return float(TAILS.longer(replace(alone, sm=np.array([[0.4], [0.05]])))[0, 0])
 
     assert 1 < longer(80.0, 0.0) < longer(80.0, 50.0) < longer(80.0, 90.0)
     assert longer(40.0, 90.0) == pytest.approx(1.0)
-
-
-def dram_of(percent: float) -> dict[str, Any]:
-    return {"dram_active_percent": [percent] * 10}
 
 
 def tail_of_the_first(
@@ -628,8 +624,7 @@ def test_chance_makes_ranks_later_where_each_meets_few_long_kernels() -> None:
         predicted([RANKS, HEAVY, of], ON_BOTH) for of in (HEAVY, replace(HEAVY, job="other"))
     )
     assert first.parts[0].speed == second.parts[0].speed
-    alone = predicted([RANK, HEAVY], UNCAPPED)
-    assert first.parts[0].speed.value < alone.parts[0].speed.value
+    assert first.parts[0].speed.value < predicted([RANK, HEAVY], UNCAPPED).parts[0].speed.value
     # Limits that leave each SMs of its own: no kernels are met, and the slower GPU decides.
     own = predicted([RANK, HEAVY], EQUAL)
     apart = predicted(

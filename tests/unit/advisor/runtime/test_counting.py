@@ -191,18 +191,13 @@ def test_a_fault_of_the_reading_is_told_until_it_is_over(tmp_path: Path) -> None
         assert counter.read() == 5
 
 
-PIECES = st.lists(st.tuples(st.binary(max_size=9), st.booleans(), st.booleans()), max_size=30)
-
-
-"""What is written, whether a look follows, and whether the file is begun again after that."""
-
-
 def begin_again(path: Path) -> None:
     path.rename(f"{path}.1")
     path.touch()
 
 
-@given(PIECES)
+# What is written, whether a look follows, and whether the file is begun again after that.
+@given(st.lists(st.tuples(st.binary(max_size=9), st.booleans(), st.booleans()), max_size=30))
 def test_lines_are_those_of_the_whole_output(
     pieces: list[tuple[bytes, bool, bool]],
 ) -> None:

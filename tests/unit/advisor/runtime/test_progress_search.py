@@ -31,12 +31,6 @@ LIGHTNING = [
 ]
 
 
-HUGGING_FACE = ["{'loss': 2.1, 'epoch': 0.1}", "{'loss': 2.0, 'epoch': 0.25}"]
-
-
-EPOCHS = ["epoch 1 step 90/100", "epoch 2 step 10/100", "epoch 3 step 20/100"]
-
-
 @pytest.mark.parametrize(
     ("lines", "unit", "last"),
     [
@@ -46,8 +40,8 @@ EPOCHS = ["epoch 1 step 90/100", "epoch 2 step 10/100", "epoch 3 step 20/100"]
         (["Iter 10: 0.2", "Iter 20: 0.1"], "iterations", "Iter 20"),
         (TQDM, "steps", "33/1000"),
         (LIGHTNING, "steps", "20/100"),
-        (HUGGING_FACE, "epochs", "0.25"),
-        (EPOCHS, "steps", "step 20"),
+        (["{'loss': 2.1, 'epoch': 0.1}", "{'loss': 2.0, 'epoch': 0.25}"], "epochs", "0.25"),
+        (["epoch 1 step 90/100", "epoch 2 step 10/100", "epoch 3 step 20/100"], "steps", "step 20"),
     ],
     ids=["step", "thousands", "global step", "iter", "tqdm", "lightning", "hugging face", "epochs"],
 )
@@ -56,11 +50,6 @@ def test_what_rises_is_found(lines: list[str], unit: str, last: str) -> None:
     assert found
     assert (found.progress.kind, found.progress.unit) == ("output", unit)
     assert last in found.line
-
-
-@pytest.mark.parametrize("lines", [[], ["loading weights"], ["step 5"], ["step 5", "step 5"]])
-def test_what_does_not_rise_is_no_progress(lines: list[str]) -> None:
-    assert search(lines) is None
 
 
 def python(code: str) -> list[str]:
@@ -264,8 +253,23 @@ def test_recorded_logs_of_real_programs_are_counted(name: str, tmp_path: Path) -
         [f"Downloading shards: {n}%|##  | {n}/99 [00:01<00:05]" for n in range(99)],
         [f"Tokenizing: {n}%|##  | {n}/99 [00:01<00:05]" for n in range(99)],
         [f"loss {99 - n}" for n in range(99)],
+        [],
+        ["loading weights"],
+        ["step 5"],
+        ["step 5", "step 5"],
     ],
-    ids=["speeds", "percent", "dates", "download", "tokenizing", "loss"],
+    ids=[
+        "speeds",
+        "percent",
+        "dates",
+        "download",
+        "tokenizing",
+        "loss",
+        "none",
+        "no number",
+        "once",
+        "the same",
+    ],
 )
-def test_what_is_no_work_is_not_counted(lines: list[str]) -> None:
+def test_what_is_no_work_or_does_not_rise_is_not_counted(lines: list[str]) -> None:
     assert search(lines) is None

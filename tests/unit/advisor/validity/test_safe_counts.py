@@ -68,12 +68,9 @@ from advisor_data.bundled import (
 KNOWN = Safety(units_total=132, host=checked_132())
 
 
-totals = st.integers(40, 100).map(lambda half: 2 * half)
-
-
 @st.composite
 def cases(draw: st.DrawFn) -> tuple[tuple[int, int], int, Safety, Safety]:
-    total = draw(totals)
+    total = draw(st.integers(40, 100).map(lambda half: 2 * half))
     even = st.integers(4, total // 2).map(lambda half: 2 * half)
     counts = st.frozensets(even)
     host = draw(st.none() | counts.map(lambda unsafe: checked_with(total, unsafe)))
@@ -113,8 +110,7 @@ def test_nearest_safe_counts(units: int, nearest: int, around: tuple[int, ...]) 
 
 @pytest.mark.parametrize("mirrored", [False, True])
 def test_the_job_that_was_to_have_more_gets_more(mirrored: bool) -> None:
-    two = checked_with(132, frozenset(grantable(132)) - {30, 100})
-    safety = Safety(units_total=132, host=two)
+    safety = Safety(units_total=132, host=checked_with(132, frozenset(grantable(132)) - {30, 100}))
     assert safe_counts((102, 110), 132, [safety, safety], mirrored=mirrored) == (30, 100)
     assert safe_counts((110, 102), 132, [safety, safety], mirrored=mirrored) == (100, 30)
 
@@ -194,8 +190,7 @@ def test_nine_splits_in_percent() -> None:
 
 
 def test_the_whole_gpu_stays_whatever_is_known() -> None:
-    all_but_small = checked_with(132, frozenset(grantable(132)) - {8})
-    safety = Safety(units_total=132, host=all_but_small)
+    safety = Safety(units_total=132, host=checked_with(132, frozenset(grantable(132)) - {8}))
     assert safe_solo_shares(TEN, safety) == (7.0, 100.0)
 
 
@@ -309,8 +304,7 @@ def test_of_mirror_images_the_caller_decides() -> None:
 
 
 def test_what_is_moved_is_said_once() -> None:
-    one = Safety(units_total=132, host=checked_with(132, frozenset({92})))
-    assert moved_text(TEN, one) == (
+    assert moved_text(TEN, Safety(units_total=132, host=checked_with(132, frozenset({92})))) == (
         f"70 % is 92 of 132 SMs, at which {LIBRARIES}; measured at 90 SMs instead"
     )
     assert moved_text(TEN, KNOWN) == (
@@ -565,8 +559,7 @@ def test_another_kernel_takes_another_energy(pipe: str) -> None:
 
 def test_a_pipe_that_is_hardly_busy_tells_nothing() -> None:
     """0.1 % and 0.6 % of the time are rounding."""
-    points = [at(50, 1.6, fp64_active_percent=0.1), at(100, fp64_active_percent=0.6)]
-    assert flagged(points) == [50]
+    assert flagged([at(50, 1.6, fp64_active_percent=0.1), at(100, fp64_active_percent=0.6)]) == [50]
 
 
 def test_a_doubtful_point_is_no_measure() -> None:

@@ -122,6 +122,10 @@ def test_what_is_known_of_the_card_is_taken_in() -> None:
 A, B = make_profile("a", 1, gpu_model="New"), make_profile("b", 2, gpu_model="New")
 
 
+WIDER = "1.2 times for speed and 1 times for power"
+LEFT_OUT = "which leaving out the X or the Y took"
+
+
 def warnings_of(other_gpu: OtherGpu) -> list[str]:
     return list(gpu_warnings(make_manifest({}, other_gpu=other_gpu), [A, B, A]))
 
@@ -137,29 +141,20 @@ def test_names_the_card_the_models_the_width_and_the_command() -> None:
 
 
 @pytest.mark.parametrize(
-    ("pairs", "said"),
+    ("speed", "pairs", "said"),
     [
-        (0, "It took no pairs measured there"),
-        (1, "About 1 pair measured there"),
-        (5, "About 5 pairs measured there"),
-        (None, "It takes more than 20 pairs measured there"),
+        (1.25, 0, (WIDER, LEFT_OUT, "It took no pairs measured there")),
+        (1.25, 1, (WIDER, LEFT_OUT, "About 1 pair measured there")),
+        (1.25, 5, (WIDER, LEFT_OUT, "About 5 pairs measured there")),
+        (1.25, None, (WIDER, LEFT_OUT, "It takes more than 20 pairs measured there")),
+        (1.0, 0, ("intervals are no wider, since leaving out the X or the Y took none. It took",)),
     ],
 )
-def test_width_from_gpu_models_that_were_left_out(pairs: int | None, said: str) -> None:
-    (text,) = warnings_of(OtherGpu({"speed": 1.25, "power": 1.0}, ("X", "Y"), pairs))
-    assert all(
-        part in text
-        for part in (
-            "1.2 times for speed and 1 times for power",
-            "which leaving out the X or the Y took",
-            said,
-        )
-    )
-
-
-def test_no_wider_intervals_are_said_to_be_so() -> None:
-    (text,) = warnings_of(OtherGpu({"speed": 1.0, "power": 1.0}, ("X",), 0))
-    assert "only Card: intervals are no wider, since leaving out the X took none. It took" in text
+def test_width_from_gpu_models_that_were_left_out(
+    speed: float, pairs: int | None, said: tuple[str, ...]
+) -> None:
+    (text,) = warnings_of(OtherGpu({"speed": speed, "power": 1.0}, ("X", "Y"), pairs))
+    assert [part for part in said if part not in text] == []
 
 
 def test_unknown_power_limit_is_said() -> None:

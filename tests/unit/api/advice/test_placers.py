@@ -38,14 +38,13 @@ def decided(way: str) -> Decision:
 def words_for(placer: str, d: Decision) -> Pasted:
     memory = MemoryFit(tuple(p.memory_used_mib for p in d.profiles), d.request.memory_mib)
     jobs = [profile.job for profile in d.profiles]
-    bounds = [profile.memory_bound for profile in d.profiles]
     return pasted(
         placer,
         d.profiles[0].gpu_model,
         jobs,
         d.sharing_option and d.sharing_option.split,
         memory,
-        bounds,
+        [profile.memory_bound for profile in d.profiles],
     )
 
 
@@ -294,6 +293,5 @@ def test_each_form_has_the_variable_that_bounds_memory(placer: str) -> None:
     jax, vllm = known.profiles
     bounds = replace(jax, memory_bound=f"{growth}=false"), replace(vllm, memory_bound="--x 0.4")
     found = words_for(placer, replace(known, profiles=bounds))
-    text = "\n".join(found.lines)
-    assert text.count(growth) == (placer != "ecs" or 1)
+    assert "\n".join(found.lines).count(growth) == (placer != "ecs" or 1)
     assert found.cannot[-1].startswith(f"{vllm.job} was profiled with --x 0.4 in its command")

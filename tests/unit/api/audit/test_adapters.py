@@ -112,7 +112,6 @@ SLURM_JOBS = "".join(
         "tensor_gpu": 12,
     }.items()
 )
-SLURM_NVML = SLURM_JOBS[: SLURM_JOBS.index("slurm_job_tensor_gpu")]
 # utkuozdemir/nvidia_gpu_exporter at e656cd81: internal/integration/testdata and internal/captures,
 # linux-x86_64__nvidia-h100-mig__590.48.01, load: four instances are in use, no utilisation is told.
 MIG_PAGE = """\
@@ -200,7 +199,7 @@ PAGES: Mapping[str, tuple[str, Wanted]] = {
         ),
     ),
     "slurm-job-exporter by NVML": (
-        SLURM_NVML,
+        SLURM_JOBS[: SLURM_JOBS.index("slurm_job_tensor_gpu")],
         (
             "node1/3",
             "NVIDIA A100-SXM4-40GB",

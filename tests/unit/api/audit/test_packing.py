@@ -96,8 +96,7 @@ def packed(
         return {MODEL: Packer(kinds, profiles, 70.0, "energy-efficiency", limits, NO_PRICES)}
 
     told = packers(survey.profiles(kinds, bundled_head()))
-    numbers = {kind: n for n, kind in enumerate(kinds)}
-    walk = Walk(survey, told, numbers, within, 900.0, every=4)
+    walk = Walk(survey, told, {kind: n for n, kind in enumerate(kinds)}, within, 900.0, every=4)
     walk.page(segments, 0.0, hours * HOUR_S)
     guesses = survey.guesses(kinds, bundled_head())
     in_worlds = (packers(guesses(world)) for world in range(worlds))
@@ -132,8 +131,7 @@ def test_strangers_and_what_does_not_fit_stay_apart() -> None:
 def test_without_any_owner_all_are_of_one() -> None:
     unnamed = [segment(n, Owner("", f"GPU-{n} #1"), 0, 4) for n in range(2)]
     assert sum(walked(unnamed).hours.values()) == pytest.approx(4)
-    named = segment(2, Owner("team", "a", "c"), 0, 4)
-    assert not walked([*unnamed, named]).hours
+    assert not walked([*unnamed, segment(2, Owner("team", "a", "c"), 0, 4)]).hours
 
 
 def test_ranges_are_of_worlds() -> None:
@@ -181,8 +179,7 @@ def test_jobs_of_two_owners_with_one_name_are_two_jobs(profiles: Sequence[Profil
     of_one = survey.kind_of(seen[0])
     assert (of_one and of_one.profile_name) == "web"
     survey.add_page(seen[1:])
-    kinds = map(survey.kind_of, seen)
-    assert [kind and kind.profile_name for kind in kinds] == ["", ""]
+    assert [kind and kind.profile_name for kind in map(survey.kind_of, seen)] == ["", ""]
     assert [point.job for point in survey.points("2026-01-01T00:00:00Z")] == ["a.web", "b.web"]
 
 
@@ -250,8 +247,7 @@ def found(
     site = site_of(series, carriers)
     watched, result = Watched(), list[Segment]()
     for a, b in pairwise([0, *cuts, minutes]):
-        pages = gpu_pages(series, site, "namespace", a * STEP_S, b - a)
-        for page in pages.values():
+        for page in gpu_pages(series, site, "namespace", a * STEP_S, b - a).values():
             result += segments(page, watched)
     return result
 
@@ -327,8 +323,7 @@ def test_start_pause_change_and_end() -> None:
 
 def test_what_was_not_seen_belongs_to_nobody() -> None:
     """A gap of four minutes is bridged, and counts no reading; one of ten minutes is not."""
-    series = rows([*range(20), *range(24, 40), *range(50, 60)], 0.5)
-    result = found(series, 60)
+    result = found(rows([*range(20), *range(24, 40), *range(50, 60)], 0.5), 60)
     assert told(result) == [("busy", "bert-0", 40), ("unseen", "", 10), ("busy", "bert-0", 10)]
     assert result[0].read_s == 36 * STEP_S
 

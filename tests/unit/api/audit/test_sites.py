@@ -108,7 +108,6 @@ def test_a_card_that_was_not_learned_from_is_said_to_be_a_prior(tmp_path: Path) 
 WORKER = {"namespace": "slurm", "pod": "worker-0", "container": "slurmd"}
 EXPORTER = {"namespace": "monitoring", "pod": "gpu-metrics-7k2xp"}
 IDLE = PLAIN | {"DCGM_FI_DEV_FB_USED": 0, "DCGM_FI_PROF_SM_ACTIVE": 0}
-RUNNER = {**pod("runner"), "team": "ml"}
 
 
 @pytest.mark.parametrize(
@@ -152,7 +151,7 @@ RUNNER = {**pod("runner"), "team": "ml"}
         ),
         # A label that is named goes before the others.
         (
-            [rows(n, {**RUNNER, "run": f"sweep-{n}"}) for n in range(2)],
+            [rows(n, {**pod("runner"), "team": "ml", "run": f"sweep-{n}"}) for n in range(2)],
             {"job_label": "run", "within": "team"},
             {("sweep", "ml", 2)},
             {"run": ("job", 1)},

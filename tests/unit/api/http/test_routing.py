@@ -238,8 +238,7 @@ def test_the_codes_of_a_status_are_listed() -> None:
         "busy", "conflict", "disputed", "idempotency-conflict", "job", "limit-broken",
         "limit-not-proven", "other-host", "survivors",
     ]  # fmt: skip
-    assert codes_of(404) == ["not-found"]
-    assert list(may_refuse(401, 404)) == [401, 404]
+    assert (codes_of(404), list(may_refuse(401, 404))) == (["not-found"], [401, 404])
     assert "There is none of that name" in may_refuse(404)[404].values()
 
 

@@ -226,8 +226,7 @@ FIRST, SECOND = "containers/0", "containers/-"
 
 def spy(volume: str) -> Object:
     """A container that mounts all of a volume of ours."""
-    mounts = [{"name": volume, "mountPath": "/all"}]
-    return {"name": "spy", "image": "x", "volumeMounts": mounts}
+    return {"name": "spy", "image": "x", "volumeMounts": [{"name": volume, "mountPath": "/all"}]}
 
 
 def host_folder(path: str) -> list[Object]:
@@ -442,8 +441,7 @@ PERCENTAGE = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
 
 
 def placed(placer: str, **wishes: str) -> Object:
-    asked = {"placed_by": placer, "with": "gemm"} | wishes
-    return pod_of("a", "fft", user=1000, **asked)
+    return pod_of("a", "fft", user=1000, **{"placed_by": placer, "with": "gemm"} | wishes)
 
 
 def told(

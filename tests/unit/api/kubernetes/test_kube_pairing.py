@@ -153,8 +153,7 @@ def test_nobody_is_left_whom_another_choice_would_have_paired() -> None:
 def test_pods_grow_old_by_our_own_clock_where_that_of_the_api_server_is_ahead() -> None:
     ahead, old = waiting("a", "a", age_s=-3600), waiting("b", "b", age_s=30)
     first_s = dict[str, float]()
-    both = aged([ahead, old], first_s, NOW_S, 100.0)
-    assert [NOW_S - pod.created_s for pod in both] == [0, 30]
+    assert [NOW_S - pod.created_s for pod in aged([ahead, old], first_s, NOW_S, 100.0)] == [0, 30]
     later = aged([ahead, old], first_s, NOW_S + 5, 105.0)
     assert [NOW_S + 5 - pod.created_s for pod in later] == [5, 35]
     assert pairs(decided(later, [node("n", "GPU-1")], saves(a_b=0.2))) == [{"a", "b"}]
@@ -663,8 +662,7 @@ def test_nothing_is_unfinished_where_the_pair_is_no_more(
 def test_patch_opens_our_gate_and_no_other() -> None:
     item = stored("a", "a", age_s=99)
     item["spec"]["schedulingGates"].append({"name": "example.com/quota"})
-    start = only(Start, [Pod.read(item)], [node("n", "GPU-1")], {})
-    after = merged(item, start.writes()[0].body)
+    after = merged(item, only(Start, [Pod.read(item)], [node("n", "GPU-1")], {}).writes()[0].body)
     assert after["spec"]["schedulingGates"] == [{"name": "example.com/quota"}]
     assert json.loads(json.dumps(after))["metadata"]["annotations"]["gpu-compute.portion"] == "1"
 

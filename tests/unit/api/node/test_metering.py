@@ -222,8 +222,7 @@ def test_a_server_that_empties_a_queue_is_in_no_mean_of_its_demand(
 
     for now_s in range(-10, 1):
         go_on(now_s, 60)
-    gpu = Gpu(uuid="GPU-1", model="H", units_total=132)
-    overlap = Overlap(gpu, meters, 0.0, at_300_w(0))
+    overlap = Overlap(Gpu(uuid="GPU-1", model="H", units_total=132), meters, 0.0, at_300_w(0))
     for now_s in range(1, 151):
         go_on(now_s, 0 if now_s <= idle_s else 100 if now_s <= idle_s + backlog_s else 60)
         overlap.add(now_s, at_300_w(now_s))
@@ -504,8 +503,7 @@ def test_a_job_that_counts_nothing_is_kept_by_its_watts(lone: Node) -> None:
     assert isinstance(point, SoloPoint)
     assert (point.rate, point.rate_unit, point.power_w) == (1.0, UNCOUNTED_UNIT, 300.0)
     whole = [solo(100, 10), solo(100, 30, flags=(WATCHED,))]
-    assert Reference.of(whole).rate == 10
-    assert Reference.of(whole[1:]).rate == 30
+    assert (Reference.of(whole).rate, Reference.of(whole[1:]).rate) == (10, 30)
     assert Reference.of([replace(point, job="gemm")]) == Reference(), "a window is no rate"
 
 

@@ -168,7 +168,6 @@ def test_tasks_of_an_array_are_jobs() -> None:
     assert jobs[0].cards == {("n1", 1): 30}
 
 
-RUNS = {"job_state": "RUNNING", "comment": ""}
 NODES = {"allocated_nodes": [{"nodename": "n1"}, {"nodename": "n2"}]}
 NODES_24 = {"nodes": {"list": "n[1-2]", "allocation": [{"name": "n1"}, {"name": "n2"}]}}
 
@@ -188,7 +187,7 @@ NODES_24 = {"nodes": {"list": "n[1-2]", "allocation": [{"name": "n1"}, {"name": 
 def test_cards_of_running_jobs_are_read(
     fields: dict[str, Any], cards: dict[tuple[str, int], int]
 ) -> None:
-    [job] = SlurmTask.queue(Site(row(**(RUNS | fields))))
+    [job] = SlurmTask.queue(Site(row(**({"job_state": "RUNNING", "comment": ""} | fields))))
     assert (job.cards, job.named) == (cards, None)
 
 

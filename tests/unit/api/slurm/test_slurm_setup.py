@@ -13,7 +13,6 @@ from slurm_lua import BATCH, INTERPRETERS, Plugin, install, write_settings
 
 from advisor.core.wording import printable
 
-DOCS = SETUP.parents[2] / "docs/slurm.md"
 OURS = {"slurm.conf", "gres.conf", "job_submit.lua", "advisor"}
 
 
@@ -121,7 +120,7 @@ def _named(folder: Path, address: str) -> dict[str, str]:
 
 
 def test_the_page_has_every_line(folder: Path) -> None:
-    etc, page = set_up(folder, "install"), DOCS.read_text()
+    etc, page = set_up(folder, "install"), (SETUP.parents[2] / "docs/slurm.md").read_text()
     for name in ("slurm.conf", "gres.conf"):
         for line in (etc / name).read_text().splitlines():
             for word in line.split():

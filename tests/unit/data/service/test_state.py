@@ -668,8 +668,7 @@ def test_a_launch_whose_observations_cannot_be_kept_stays(
     home: Path, clean: Callable[..., Any]
 ) -> None:
     """A line that is no observation may be all there is; others go all the same."""
-    folder = ended_launch(home, 1, 99)
-    (folder.path / OBSERVATIONS).write_text('{"no": "observation"}\n')
+    (ended_launch(home, 1, 99).path / OBSERVATIONS).write_text('{"no": "observation"}\n')
     ended_launch(home, 2, 98)
     done = clean()
     assert [one.launch_id for one in done.removed] == [launch_id(2)]

@@ -163,49 +163,40 @@ def test_points_of_any_kind_are_deleted(store: Store) -> None:
     assert (store.delete([observation()]), store.observations(), store.delete([])) == (1, [], 0)
 
 
-@pytest.mark.parametrize(
-    ("wanted", "numbers"),
-    [
-        ({"job": "sort"}, [2]),
-        ({"gpu_model": "A100"}, [3]),
-        ({"run": "r2"}, [4]),
-        ({"job": "gemm", "gpu_model": "NVIDIA H200", "run": "r1"}, [1]),
-        ({"run": "none"}, []),
-    ],
-)
-def test_points_are_found_by_job_model_and_run(
-    store: Store, wanted: dict[str, str], numbers: list[int]
-) -> None:
-    points = [point(1), point(2, job="sort"), point(3, gpu_model="A100"), point(4, run="r2")]
-    store.add(points)
-    assert store.solo_points(**wanted) == [points[number - 1] for number in numbers]
+SOLO = [point(1), point(2, job="sort"), point(3, gpu_model="A100"), point(4, run="r2")]
+PAIRS = [
+    pair_point(1),
+    pair_point(2, job_2="triad"),
+    pair_point(3, job_2="gemm"),
+    pair_point(4, gpu_model="A100"),
+    pair_point(5, run="r2"),
+]
 
 
 @pytest.mark.parametrize(
-    ("wanted", "numbers"),
+    ("points", "wanted", "numbers"),
     [
-        ({"jobs": ("gemm", "triad")}, [2]),
-        ({"jobs": ("triad", "gemm")}, [2]),
-        ({"jobs": ("gemm", "gemm")}, [3]),
-        ({"gpu_model": "A100"}, [4]),
-        ({"run": "r2"}, [5]),
-        ({"jobs": ("sort", "gemm"), "gpu_model": "NVIDIA H200", "run": "r1"}, [1]),
-        ({"jobs": ("sort", "triad")}, []),
+        (SOLO, {"job": "sort"}, [2]),
+        (SOLO, {"gpu_model": "A100"}, [3]),
+        (SOLO, {"run": "r2"}, [4]),
+        (SOLO, {"job": "gemm", "gpu_model": "NVIDIA H200", "run": "r1"}, [1]),
+        (SOLO, {"run": "none"}, []),
+        (PAIRS, {"jobs": ("gemm", "triad")}, [2]),
+        (PAIRS, {"jobs": ("triad", "gemm")}, [2]),
+        (PAIRS, {"jobs": ("gemm", "gemm")}, [3]),
+        (PAIRS, {"gpu_model": "A100"}, [4]),
+        (PAIRS, {"run": "r2"}, [5]),
+        (PAIRS, {"jobs": ("sort", "gemm"), "gpu_model": "NVIDIA H200", "run": "r1"}, [1]),
+        (PAIRS, {"jobs": ("sort", "triad")}, []),
     ],
 )
-def test_pairs_are_found_by_jobs_model_and_run(
-    store: Store, wanted: dict[str, Any], numbers: list[int]
+def test_points_are_found_by_jobs_model_and_run(
+    store: Store, points: list[Any], wanted: dict[str, Any], numbers: list[int]
 ) -> None:
     """The jobs may be named in either order; a job next to itself is a pair of its own."""
-    points = [
-        pair_point(1),
-        pair_point(2, job_2="triad"),
-        pair_point(3, job_2="gemm"),
-        pair_point(4, gpu_model="A100"),
-        pair_point(5, run="r2"),
-    ]
     store.add(points)
-    assert store.pair_points(**wanted) == [points[number - 1] for number in numbers]
+    found = (store.solo_points if points is SOLO else store.pair_points)(**wanted)
+    assert found == [points[number - 1] for number in numbers]
 
 
 def test_points_come_in_the_order_of_time(store: Store) -> None:
@@ -290,10 +281,6 @@ def test_a_moment_with_very_many_records_is_cut(
     assert found == sorted(seen, key=position, reverse=True)
 
 
-MOMENTS = ("", ".5", ".500000", ".999999")
-ZONES = ("Z", "+00:00")
-
-
 def _seen(number: int, second: int, part: str, zone: str, job: str, model: str) -> Observation:
     moment = f"2026-01-31T12:00:{second:02}{part}{zone}"
     return observation(number, job_1="fft", job_2=job, gpu_model=model, started_at=moment)
@@ -304,8 +291,8 @@ RECORDS = st.lists(
         _seen,
         st.integers(0, 10**6),
         st.integers(0, 9),
-        st.sampled_from(MOMENTS),
-        st.sampled_from(ZONES),
+        st.sampled_from(("", ".5", ".500000", ".999999")),
+        st.sampled_from(("Z", "+00:00")),
         st.sampled_from(["fft", "gemm", "triad"]),
         st.sampled_from(["NVIDIA H200", "NVIDIA H100"]),
     ),

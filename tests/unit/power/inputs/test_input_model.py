@@ -205,9 +205,6 @@ def test_too_few_points_groups_or_cards_are_refused() -> None:
 # a model of power by data from points to its files and back, on made-up points
 
 
-SHAPE = (4096, 4096, 4096)
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model of a card with a limit of 400 W."""
@@ -218,7 +215,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def asked(**of: Any) -> InputQuery:
     return dataclasses.replace(
-        InputQuery(features=USUAL, shape=SHAPE, dtype="bf16", units=66), **of
+        InputQuery(features=USUAL, shape=(4096, 4096, 4096), dtype="bf16", units=66), **of
     )
 
 
@@ -391,7 +388,6 @@ def test_a_file_that_was_changed_is_refused(folder: Path, tmp_path: Path, name: 
 # physical power of a product, and the clock at which it stays within a limit
 
 
-PART = st.floats(0, 1)
 WEIGHTS = st.lists(st.floats(0, 2), min_size=len(PARTS), max_size=len(PARTS))
 
 
@@ -408,7 +404,7 @@ def product(features: Sequence[float], units: int = 66) -> Product:
     )
 
 
-PRODUCTS = st.lists(PART, min_size=len(FEATURES), max_size=len(FEATURES)).map(product)
+PRODUCTS = st.lists(st.floats(0, 1), min_size=len(FEATURES), max_size=len(FEATURES)).map(product)
 
 
 @given(PRODUCTS, WEIGHTS)
@@ -416,8 +412,7 @@ def test_power_is_never_negative_and_features_are_a_part_of_it(
     one: Product, weights: list[float]
 ) -> None:
     watts = parts([one])[0] * np.array(weights)
-    assert watts.shape == (len(PARTS),)
-    assert columns([one]).shape == (1, len(COLUMNS))
+    assert (watts.shape, columns([one]).shape) == ((len(PARTS),), (1, len(COLUMNS)))
     assert (watts >= 0).all()
     of_features = sum(by_feature_w(one, weights).values())
     always = watts[
@@ -731,8 +726,7 @@ def test_reference_that_heat_held_back_is_none() -> None:
     hot = result(REFERENCE, 360, at_s=10, is_reference=True, throttle_reasons=("sw-thermal",))
     own = result(case(), 200, at_s=9)
     assert with_ratios([hot, own])[0].reference_ratio is None
-    ratio = some(with_ratios([free, own, hot])[1].reference_ratio)
-    assert ratio.value == pytest.approx(0.5)
+    assert some(with_ratios([free, own, hot])[1].reference_ratio).value == pytest.approx(0.5)
 
 
 def test_scatter_of_references_is_a_part_of_the_error() -> None:
@@ -880,8 +874,7 @@ def test_kept_results_of_all_cards_are_read_and_left_as_they_are(tmp_path: Path)
     before = path.read_bytes()
     found, _ = points_of(kept_inputs(tmp_path))
     assert [p.gpu_uuid for p in found] == ["GPU-1", "GPU-2"]
-    assert path.read_bytes() == before
-    assert len(read_kept(path)) == 1
+    assert (path.read_bytes(), len(read_kept(path))) == (before, 1)
     assert kept_inputs(tmp_path / "none") == []
 
 
@@ -1062,8 +1055,7 @@ def multiplier(script: Any) -> Any:
 def loaded(multiplier: Any, script: Any, folder: Path, dtype: str, a: Any, b: Any) -> Any:
     torch: Any = pytest.importorskip("torch")
     for name, values in (("a", a), ("b", b)):
-        data = values.contiguous().view(torch.uint8).flatten().tolist()
-        (folder / name).write_bytes(bytes(data))
+        (folder / name).write_bytes(bytes(values.contiguous().view(torch.uint8).flatten().tolist()))
     shape = (a.shape[0], b.shape[0], a.shape[1])
     asked = {"a": str(folder / "a"), "b": str(folder / "b"), "shape": shape, "dtype": dtype}
     return script.answer(multiplier, {"load": asked})["loaded"]["outputs"]

@@ -228,15 +228,6 @@ def start(folder: Path, units: int | None = None) -> LiveKernelBench:
     return LiveKernelBench(worker=worker, ready=ready, poller=unused, polled=unused, channel=unused)
 
 
-def test_operation_that_is_never_ready_is_ended(
-    job: Job, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(gpu_worker, "START_S", 0.05)
-    with pytest.raises(JobError, match="was not ready within"):
-        start(tmp_path)
-    assert job.stopped
-
-
 def test_operation_that_never_ends_is_given_up(
     job: Job, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -246,15 +237,6 @@ def test_operation_that_never_ends_is_given_up(
     with pytest.raises(JobError, match="did not end within"):
         running.timed(4, 0.0)
     running.worker.job.close()
-    assert job.stopped
-
-
-def test_operation_that_is_not_under_its_limit_is_ended(
-    job: Job, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(gpu_worker, "os", Said())
-    with pytest.raises(LimitNotProvenError, match="sees 132 SMs, and should have 66"):
-        start(tmp_path, 66)
     assert job.stopped
 
 
@@ -279,6 +261,23 @@ class Said:
             }  # fmt: skip
             os.write(descriptor, json.dumps({"ready": ready}).encode() + b"\n")
         return descriptor
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "error", "said"),
+    [
+        ("START_S", 0.05, JobError, "was not ready within"),
+        ("os", Said(), LimitNotProvenError, "sees 132 SMs, and should have 66"),
+    ],
+)
+def test_operation_that_is_not_ready_or_not_under_its_limit_is_ended(
+    job: Job, monkeypatch: pytest.MonkeyPatch, tmp_path: Path,
+    name: str, value: Any, error: type[Exception], said: str,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(gpu_worker, name, value)
+    with pytest.raises(error, match=said):
+        start(tmp_path, 66)
+    assert job.stopped
 
 
 # the poller
@@ -317,13 +316,21 @@ def lines_of(source: Source, polls: int) -> list[list[Any]]:
     ]
 
 
-def test_poller_writes_changes_only() -> None:
-    """The first reading is none, since nobody knows how old it is; nor is a missing one."""
-    watts: list[float | None] = [None, 100.0, 100.0, 200.0, None, 200.0, 300.0] + [300.0] * 94
-    assert lines_of(Source(watts), 101) == [
-        ["reading", "instant", 200.0],
-        ["reading", "instant", 300.0],
-        ["look", ["sw-thermal"]],
+@pytest.mark.parametrize(
+    ("watts", "late", "changes_w", "looks"),
+    [
+        # The first reading is none, since nobody knows how old it is; nor is a missing one.
+        ([None, 100.0, 100.0, 200.0, None, 200.0, *[300.0] * 95], {}, [200.0, 300.0], 1),
+        # The host may stop the poller between the clock and the sensor, before it or after it.
+        ([100.0, 200.0, 300.0, 400.0, 500.0], {0.002: 0.3}, [200.0, 500.0], 0),
+    ],
+)
+def test_poller_writes_changes_that_it_can_date(
+    watts: list[float | None], late: dict[float, float], changes_w: list[float], looks: int
+) -> None:
+    assert lines_of(Source(watts, late), len(watts)) == [
+        *(["reading", "instant", power_w] for power_w in changes_w),
+        *[["look", ["sw-thermal"]]] * looks,
     ]
 
 
@@ -340,15 +347,6 @@ def test_late_look_dates_no_change(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the host held the poller up, the change could be of any moment meanwhile."""
     monkeypatch.setattr(sensor, "LATE_S", 0.0005)
     assert lines_of(Source([100.0, *[200.0] * 49]), 50) == []
-
-
-def test_reading_that_takes_long_dates_no_change() -> None:
-    """The host may stop the poller also between the clock and the sensor, before it or after it."""
-    watts: list[float | None] = [100.0, 200.0, 300.0, 400.0, 500.0]
-    assert lines_of(Source(watts, {0.002: 0.3}), 5) == [
-        ["reading", "instant", 200.0],
-        ["reading", "instant", 500.0],
-    ]
 
 
 def test_readings_and_reasons_are_found_by_time(tmp_path: Path) -> None:
@@ -405,9 +403,6 @@ def test_the_first_that_is_free_is_taken_and_held(tmp_path: Path) -> None:
 # The single steps: clocks, golden runs, steady executions, steady power, and what a plan costs.
 
 
-TIMES_MS = st.lists(st.floats(0.01, 100), min_size=1, max_size=60)
-
-
 # clocks
 
 
@@ -428,8 +423,7 @@ def test_clock_is_off_by_no_more_than_it_says(
         pings.append((at_s - part * trip_s, float(gpu_s), at_s + (1 - part) * trip_s))
     host_s, error_s = fit_clock(pings)
     for gpu_s in (0.0, 5.0, 10.0):
-        off = abs(host_s(gpu_s) - (offset_s + gpu_s * (1 + drift)))
-        assert off <= 3 * error_s + 1e-9
+        assert abs(host_s(gpu_s) - (offset_s + gpu_s * (1 + drift))) <= 3 * error_s + 1e-9
     assert error_s <= 500e-6 * 2
 
 
@@ -451,7 +445,7 @@ def test_clock_without_an_answer_is_an_error() -> None:
 # golden runs
 
 
-@given(times=TIMES_MS, margin=st.floats(0.001, 0.2))
+@given(times=st.lists(st.floats(0.01, 100), min_size=1, max_size=60), margin=st.floats(0.001, 0.2))
 def test_golden_runs_agree_and_no_other_bin_has_more(times: list[float], margin: float) -> None:
     found = golden(times, margin)
     chosen = [times[place] for place in found]
@@ -707,8 +701,7 @@ def test_band_is_of_the_readings_that_are_seen() -> None:
 
 
 def test_mean_between_two_times_is_that_of_the_bins() -> None:
-    edges = np.linspace(0, 0.02, 5)
-    curve = Curve(edges, np.array([100.0, 200, 300, 400]), np.eye(4), np.ones(4))
+    curve = Curve(np.linspace(0, 0.02, 5), np.array([100.0, 200, 300, 400]), np.eye(4), np.ones(4))
     assert (curve.mean_w(0.0, 0.02)[0], curve.mean_w(0.0025, 0.01)[0]) == (
         pytest.approx(250),
         pytest.approx((0.5 * 100 + 200) / 1.5),

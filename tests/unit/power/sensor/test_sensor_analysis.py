@@ -24,7 +24,6 @@ from advisor_power.sensor import (
     LONGEST_S,
     WAVE,
     ChangedReadings,
-    ReadingError,
     ReadingSeries,
     begin_trace,
     level_times,
@@ -167,17 +166,16 @@ def throttled_once(second: int) -> tuple[list[str], list[int]]:
     return ["sw-power-cap"] if second == 40 else [], [1]
 
 
-def with_a_neighbour(second: int) -> tuple[list[str], list[int]]:
-    return [], [1, 2] if 50 <= second < 55 else [1]
-
-
 @pytest.mark.slow
 @pytest.mark.figures
 @pytest.mark.parametrize(
     ("card", "says"),
     [
         (MadeUpCard(only(INSTANT), looks=throttled_once), "throttled (sw-power-cap)"),
-        (MadeUpCard(only(INSTANT), looks=with_a_neighbour), "another process computed on the GPU"),
+        (
+            MadeUpCard(only(INSTANT), looks=lambda s: ([], [1, 2] if 50 <= s < 55 else [1])),
+            "another process computed on the GPU",
+        ),
         (MadeUpCard(only(INSTANT), ends_at_s=50), "the recording was stopped before its end"),
         (MadeUpCard(only(INSTANT), later_period_s=0.1), "its period changed from 66.0 to 100.0 ms"),
         (
@@ -269,8 +267,7 @@ def test_period_is_found_although_changes_are_missed(
 
 def test_changes_at_random_have_no_period() -> None:
     """A channel that flickers is not taken for a slow one."""
-    times_s = np.cumsum(np.random.default_rng(1).exponential(0.05, 500))
-    assert not some(period_of(times_s)).regular
+    assert not some(period_of(np.cumsum(np.random.default_rng(1).exponential(0.05, 500)))).regular
 
 
 @pytest.mark.parametrize("changes", [0, 1, 30])
@@ -343,10 +340,6 @@ def test_locked_waves_begin_at_every_phase(period_s: float, seed: int) -> None:
 # how wrong ways of reading are, in made-up recordings
 
 
-def by_way(errors: list[ReadingError]) -> dict[tuple[float, str], ReadingError]:
-    return {(error.kernel_s, error.way): error for error in errors}
-
-
 @pytest.fixture(scope="module")
 def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Of a card that draws the same in a burst as in a long load."""
@@ -364,7 +357,8 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.figures
 def test_errors_of_a_recording_are_those_of_its_sensor(recording: Path) -> None:
     trace = read_trace(recording)
-    real = by_way(measured(trace, record_of(trace, "replay")))
+    errors = measured(trace, record_of(trace, "replay"))
+    real = {(error.kernel_s, error.way): error for error in errors}
     assert (set(real), {error.readings for key, error in real.items() if key[1] != "ours"}) == (
         {
             (kernel_s, way)
@@ -457,9 +451,6 @@ POLLS = (
 )
 
 
-HANGS = "import time\nprint('hangs', flush=True)\nwhile True: time.sleep(1)"
-
-
 def started(code: str) -> subprocess.Popen[bytes]:
     process = subprocess.Popen(
         [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -478,6 +469,6 @@ def test_it_polls_until_its_input_is_closed() -> None:
 
 def test_one_that_does_not_look_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sensor_module, "_END_S", 0.1)
-    process = started(HANGS)
+    process = started("import time\nprint('hangs', flush=True)\nwhile True: time.sleep(1)")
     sensor_module.end_process(process)
     assert process.returncode == -9

@@ -195,8 +195,7 @@ def test_no_change_of_an_npy_gets_past_the_errors(tmp_path: Path, data: st.DataO
     whole = bytearray(held.getvalue())
     for _ in range(data.draw(st.integers(0, 6))):
         whole[data.draw(st.integers(6, 90))] = data.draw(st.sampled_from(b"0123456789()',{}<>|fOV"))
-    content = bytes(whole[: data.draw(st.integers(6, len(whole)))])
-    assert _readable_or_refused(tmp_path, content)
+    assert _readable_or_refused(tmp_path, bytes(whole[: data.draw(st.integers(6, len(whole)))]))
 
 
 def _readable_or_refused(folder: Path, content: bytes) -> bool:

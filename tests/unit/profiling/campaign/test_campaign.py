@@ -13,13 +13,13 @@ import pytest
 from breakable_replay import BreakableProcess, BreakableTestbed
 from hypothesis import example, given, strategies as st
 from pair_points import pair_point
-from planned import H200, jobs, solo_point, windows
+from planned import H200, jobs, kept, solo_point, windows
 from store_points import point
 from watching import Watching
 
 from advisor.core.gpu import UNCAPPED, Share, Split
 from advisor.core.job import Job, ProgressSettings
-from advisor.core.records import PairPoint, Point, SoloPoint
+from advisor.core.records import Point, SoloPoint
 from advisor.errors import AdvisorError, JobError, PartitionError
 from advisor_data import open_store
 from advisor_profiling.campaign.campaign import (
@@ -83,11 +83,6 @@ def run(testbed: ReplayTestbed, folder: Path, *blocks: Block) -> tuple[CampaignO
         outcome = measure_blocks(blocks, conditions, testbed, store, told)
     assert all(process.ended for process in getattr(testbed, "processes", ()))
     return outcome, told
-
-
-def kept(folder: Path) -> list[PairPoint]:
-    with open_store(None, folder) as store:
-        return store.pair_points()
 
 
 def good(folder: Path) -> set[tuple[str | float, ...]]:
@@ -409,7 +404,6 @@ def of_pair(*names: str) -> list[Target]:
 
 LIMITED = pair(GEMM, Share(30.0), SORT, Share(70.0))
 UNLIMITED = pair(GEMM, FULL, SORT, FULL)
-TWINS = pair(GEMM, Share(50.0), GEMM, Share(50.0))
 OTHER_UNIT = ProgressSettings(gate=True, unit="tiles")
 
 
@@ -423,7 +417,7 @@ OTHER_UNIT = ProgressSettings(gate=True, unit="tiles")
         (LIMITED, {"gpu_model": "NVIDIA H100"}),
         (LIMITED, {"share_1_percent": 70.0, "share_2_percent": 30.0}),
         (LIMITED, {"flags": ("failed",), "rate_1": None, "rate_2": None}),
-        (TWINS, {"repeat": 1}),
+        (pair(GEMM, Share(50.0), GEMM, Share(50.0)), {"repeat": 1}),
         (UNLIMITED, {"mode": "mps"}),
         (UNLIMITED, {"mode": "time-sliced"}),
         (solo(GEMM, FULL), {"job_hash": replace(GEMM, command=("gemm", "--large")).job_hash}),

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 from pair_points import pair_point
-from planned import H200, MI300X, jobs, solo_point
+from planned import H200, MI300X, jobs, kept, solo_point
 from store_points import point
 from unsafe_counts import checked_132
 from watching import Watching
@@ -111,11 +111,6 @@ def measure(
             dry_run=dry_run,
         )
         return carry_out(campaign, open_testbed or Gpus().open)
-
-
-def kept(folder: Path) -> list[PairPoint]:
-    with open_store(None, folder) as store:
-        return store.pair_points()
 
 
 def windows(points: Iterable[PairPoint]) -> Counter[Window]:
@@ -437,8 +432,7 @@ def test_sets_without_a_limit_are_measured_at_each_split_those_with_one_under_mp
 def test_several_limits_need_mps() -> None:
     """CU masks of two would begin at the same unit; of one job alone they overlap with nobody's."""
     sets = (read_set("big-0@50+small-0@50+small-1", ""), read_set("big-0@50+small-0", ""))
-    entry = PlanEntry(sets=sets, splits=(UNCAPPED,))
-    work = expand(Plan("run", (entry,)), MI300X, MEMBERS, [])
+    work = expand(Plan("run", (PlanEntry(sets=sets, splits=(UNCAPPED,)),)), MI300X, MEMBERS, [])
     assert [target.jobs for target in work.mps] == [("big-0", "small-0")]
     assert "would overlap" in work.skipped[0].reason
     assert len(set_windows({"sets": sets}).mps) == 2

@@ -7,7 +7,6 @@ import random
 import re
 import subprocess
 import sys
-import textwrap
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -196,8 +195,7 @@ HAND = Split((70.0, 30.0))
 
 def work_of(*splits: Any, counts: HostCounts = KNOWN, gpu: Gpu = H200) -> PlannedWindows:
     solo = [solo_point(name) for name in BOTH]
-    whole = Plan("run", (PlanEntry(splits=splits, pairs=PAIR),))
-    return expand(whole, gpu, BOTH, solo, counts)
+    return expand(Plan("run", (PlanEntry(splits=splits, pairs=PAIR),)), gpu, BOTH, solo, counts)
 
 
 def test_nine_are_moved_and_that_is_said_once() -> None:
@@ -262,7 +260,6 @@ def test_one_worker_gets_no_unsafe_count(monkeypatch: pytest.MonkeyPatch, tmp_pa
 THREE: tuple[BoundBy, ...] = ("compute", "memory", "launch")
 
 names_of = st.integers(1, 14).map(lambda count: [f"j{number:02}" for number in range(count)])
-seeds = st.text(max_size=5)
 
 
 def even_kinds(names: Iterable[str]) -> dict[str, BoundBy]:
@@ -325,7 +322,7 @@ def test_kinds_agree_with_the_classes_of_the_report(
     assert kind_of([point]) == kinds[code]
 
 
-@given(names=names_of, part=st.floats(0, 1.2), seed=seeds, selves=st.booleans())
+@given(names=names_of, part=st.floats(0, 1.2), seed=st.text(max_size=5), selves=st.booleans())
 @settings(max_examples=20)
 def test_sample_is_balanced(names: list[str], part: float, seed: str, selves: bool) -> None:
     """It is the same for a seed, however jobs are ordered and repeated."""
@@ -577,8 +574,7 @@ def test_shards_part_the_blocks(
 
 def test_blocks_of_a_shard_follow_those_with_the_same_clients() -> None:
     """In a shard too fewer processes are started than by the length of blocks alone."""
-    blocks = cut(windows(jobs("abcdefghij").values()), CLIENTS, 143_771, "seed")
-    part = shard(blocks, 1, 1)
+    part = shard(cut(windows(jobs("abcdefghij").values()), CLIENTS, 143_771, "seed"), 1, 1)
     by_length = sorted(part, key=lambda block: length_s([block]), reverse=True)
     assert part[0] == by_length[0]
     assert estimate_s(part, WindowRules()) < estimate_s(by_length, WindowRules())
@@ -618,17 +614,6 @@ NAMES = ("bert-train", "fft", "gemm", "null", "triad")
 NINE_UNCAPPED = (*NINE, UNCAPPED)
 
 Write = Callable[[str], Path]
-
-
-@pytest.fixture
-def write(tmp_path: Path) -> Write:
-
-    def write(text: str) -> Path:
-        path = tmp_path / "pairs.yaml"
-        path.write_text(textwrap.dedent(text))
-        return path
-
-    return write
 
 
 def test_full_file(write: Write) -> None:

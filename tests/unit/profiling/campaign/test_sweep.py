@@ -167,8 +167,7 @@ def count(
     told = Watching()
     with open_store(None, folder) as store:
         targets = [] if kept else [solo(job, share) for share in SHARES]
-        rules = rules_for(0.5)
-        result = sweep(targets, "r9", testbed, store, told, rules, kept=kept, counted=job)
+        result = sweep(targets, "r9", testbed, store, told, rules_for(0.5), kept=kept, counted=job)
         return result, told, [*store.solo_points(), *store.pair_points()]
 
 

@@ -271,8 +271,7 @@ def test_without_mps_only_time_sliced_pairs_are_replayed() -> None:
 @pytest.mark.parametrize("mode", ["mps", "cu_mask", "uncapped"])
 def test_replay_has_limits_where_some_points_had(mode: str) -> None:
     """The way of sharing does not hang on which point comes first in a file."""
-    points = [recorded(100.0, mode="uncapped"), recorded(50.0, mode=mode)]
-    assert ReplayTestbed(points).mode == mode
+    assert ReplayTestbed([recorded(100.0, mode="uncapped"), recorded(50.0, mode=mode)]).mode == mode
 
 
 SPLITS = ((30.0, 70.0), (50.0, 50.0), (70.0, 30.0), (100.0, 100.0))

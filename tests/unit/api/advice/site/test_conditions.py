@@ -126,8 +126,7 @@ def beside(truth: Profile, other: str, share: float, number: int) -> Observation
 
 def test_each_shared_hour_narrows_what_is_not_known_of_a_seen_job(settings: Settings) -> None:
     """And brings it nearer to the truth; a full profile stays, as does all without an hour."""
-    whole = replace(solo_points("s")[-1], flags=(WATCHED,), sm_active_percent=60.0)
-    stored(settings, whole)
+    stored(settings, replace(solo_points("s")[-1], flags=(WATCHED,), sm_active_percent=60.0))
     with open_store(settings.database_url, settings.home) as store:
         estimated = profiles_of({"s"}, store, or_watched=True)["s", CARD]
         slower = np.where(estimated.shares < 100, 0.8, 1.0)
@@ -163,8 +162,7 @@ def test_each_shared_hour_narrows_what_is_not_known_of_a_seen_job(settings: Sett
 def test_a_job_that_was_seen_and_not_counted_has_no_rates_beside_others() -> None:
     uncounted = replace(PAIR[0], rate_unit=UNCOUNTED_UNIT)
     seen = Expected(launch(), (uncounted, PAIR[1]), MODEL.predict(PAIR, [EQUAL])[0])
-    rates = [one.observed for one in compared([seen]) if one.quantity == "rate"]
-    assert rates == [80.0]
+    assert [one.observed for one in compared([seen]) if one.quantity == "rate"] == [80.0]
     assert fitted_kernels([seen]) == {}
 
 
@@ -176,8 +174,7 @@ def test_drifts_of_these_jobs_on_this_card_widen_bounds() -> None:
     known = Conditions(gpu_uuid=OTHER, drifts=all_drifts)
     predictor, profiles = known.applied(MODEL, of)
     assert isinstance(predictor, DriftPredictor)
-    assert profiles == of
-    assert known.drifts_of(of) == (drift(),)
+    assert (profiles, known.drifts_of(of)) == (of, (drift(),))
     (said,) = known.warnings(of)
     assert said == f"{drift().text}; intervals are wider: advisor profile a"
     assert [d.ratio for d in Conditions(drifts=all_drifts).drifts_of(of)] == [0.1]
