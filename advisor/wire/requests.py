@@ -418,8 +418,8 @@ class LaunchRequest(_SharingRequest):
     Attributes:
         gpu: Index or UUID of a GPU of the host.
         split: `30/70`, `100/50/100` (100 is no limit), `100:low/100` (the first below normal
-            priority), `uncapped` or `time-sliced`, of all that follow, too; None: the recommended
-            one of each, for which objective and limits are.
+            priority), `uncapped` or `time-sliced`, of all that follow, too, with limits; None: the
+            recommended one of each, for which the objective is, too.
         share_percent: Of a job that joins; 100 is no limit. None: the share that is worth most
             beside the others, for which objective and limits are.
         allow_unsafe: Launch at a given split or share also at counts of SMs at which results are
