@@ -21,7 +21,6 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
-from operator import attrgetter
 from typing import TypeVar
 
 from advisor.core.gpu import WHOLE
@@ -100,9 +99,11 @@ def _judged(
     flag: str,
 ) -> list[SoloPoint]:
     listed = list(points)
-    of_sweep = attrgetter("job", "job_hash", "gpu_uuid", "run")
-    sweeps = grouped(listed, of_sweep)
-    return [_flagged(p, flag) if is_bad(p, sweeps[of_sweep(p)]) else p for p in listed]
+    sweeps = grouped(listed, lambda p: (p.job, p.job_hash, p.gpu_uuid, p.run))
+    return [
+        _flagged(p, flag) if is_bad(p, sweeps[p.job, p.job_hash, p.gpu_uuid, p.run]) else p
+        for p in listed
+    ]
 
 
 def with_pair_flags(points: Iterable[PairPoint], solos: Iterable[SoloPoint]) -> list[PairPoint]:

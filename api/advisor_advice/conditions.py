@@ -594,10 +594,14 @@ def measured_split(mode: str, shares_percent: Iterable[float]) -> Split | None:
     return Split(shares) if mode in ("mps", "cu_mask") else None
 
 
-def _is_of(point: PairPoint | Observation, profiles: Iterable[Profile]) -> bool:
+def _is_of(point: PairPoint | Observation, profiles: Collection[Profile]) -> bool:
     """Whether it may be of the programs that were profiled."""
-    by_job = {profile.job: profile for profile in profiles}
-    return all(by_job[part.job].is_of(part.job_hash) for part in point.parts if part.job in by_job)
+    return all(
+        profile.is_of(part.job_hash)
+        for part in point.parts
+        for profile in profiles
+        if profile.job == part.job
+    )
 
 
 def _is_doubtful(
@@ -1112,8 +1116,7 @@ def _of_points(
     measured = (
         point
         for point in points
-        if point.source != REPLAY_SOURCE
-        and _is_of(point, [profiles[job] for job in point.jobs if job in profiles])
+        if point.source != REPLAY_SOURCE and _is_of(point, profiles.values())
     )
     for point in select(measured)[0]:
         if split := measured_split(point.mode, point.shares_percent):
