@@ -343,7 +343,7 @@ def test_a_token_stays_a_secret(scripted: Scripted, monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize(
     ("url", "token", "said", "secret"),
     [
-        ("http://127.0.0.1:9", "", "the token", "adv"),
+        ("http://127.0.0.1:9", "", "the token", "adv_secret"),
         *(
             ("http://127.0.0.1:9", token, "the token", token.strip())
             for token in ("adv_secret\n", "adv secret", "adv_sécret")
