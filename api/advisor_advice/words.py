@@ -1,6 +1,5 @@
 """Answers in words, as the command line prints them and the pages show them."""
 
-import shlex
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -332,8 +331,7 @@ def _isolated(r: Decision) -> str:
 
 def launch_command(r: Decision, option: RatedSplit) -> str:
     """The command that runs the jobs so, for a shell."""
-    words = launch_words(r.request, r.profiles, option.split)
-    return f"advisor launch {shlex.join(words.split())}"
+    return f"advisor launch {launch_words(r.request, r.profiles, option.split)}"
 
 
 def launch_words(request: Request, profiles: Sequence[Profile], split: Split) -> str:

@@ -32,21 +32,15 @@ export function start(view, option, rows) {
   );
 }
 
-// As the command line prints it: copies that follow each other as 'A*3'.
 function command({ names, asked }, { sharing, split }) {
   if (sharing === "exclusive") return `# each alone on the GPU, one after the other: ${names.join(", ")}`;
-  const runs = [];
-  for (const name of names) {
-    if (runs.at(-1)?.name === name) runs.at(-1).count += 1;
-    else runs.push({ name, count: 1 });
-  }
   const { jobs, max_p99_ms: p99, max_power_w: watts } = asked;
   const limits = [
     ...new Set(jobs.filter((one) => one.min_speed !== null).map((one) => ` --min-speed ${one.job}=${one.min_speed}`)),
     p99 === null ? "" : ` --max-p99 ${p99}ms`,
     watts === null ? "" : ` --max-power ${watts}`,
   ];
-  return `advisor launch ${runs.map(({ name, count }) => (count > 1 ? `'${name}*${count}'` : name)).join(" ")} --split ${split}${limits.join("")}`;
+  return `advisor launch ${names.join(" ")} --split ${split}${limits.join("")}`;
 }
 
 // Null: nothing is to be set.
@@ -65,7 +59,6 @@ function lines({ names }, { sharing, split, jobs }) {
 }
 
 async function launch({ names, asked }, option, row) {
-  const { jobs, max_p99_ms, max_power_w } = asked;
   const sure = await confirmed(
     `Launch ${names.join(", ")} at ${option.split}?`,
     "All jobs start on the GPU of the server now. Nothing runs before every limit is proven.",
@@ -73,7 +66,7 @@ async function launch({ names, asked }, option, row) {
   );
   if (!sure) return;
   try {
-    const begun = await post("/v1/launches", { jobs, max_p99_ms, max_power_w, split: option.split });
+    const begun = await post("/v1/launches", { jobs: asked.jobs, max_p99_ms: asked.max_p99_ms, max_power_w: asked.max_power_w, split: option.split });
     location.assign(`/launch?id=${encodeURIComponent(begun.launch_id)}`);
   } catch (error) {
     row.after(explain(error));
