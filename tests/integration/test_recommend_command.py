@@ -89,8 +89,9 @@ def test_what_is_printed_to_start_keeps_what_was_answered(
     jobs: tuple[str, ...], options: dict[str, Any], advisor: Advisor
 ) -> None:
     """The split, and the speeds, latencies and power that each job has promised."""
-    given, _ = advise(*jobs, **options)
-    d = given.decision
+    told = advise(*jobs, **options)
+    assert isinstance(told, tuple)
+    given, d = told[0], told[0].decision
     assert d.sharing_option
     program, *command = shlex.split(dict(said(given).lines)["Start"])
     assert program == "advisor"
