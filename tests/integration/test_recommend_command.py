@@ -93,8 +93,7 @@ def test_what_is_printed_to_start_keeps_what_was_answered(
     assert isinstance(told, tuple)
     given, d = told[0], told[0].decision
     assert d.sharing_option
-    program, *command = shlex.split(dict(said(given).lines)["Start"])
-    assert program == "advisor"
+    command = shlex.split(dict(said(given).lines)["Start"].removeprefix("advisor "))
     (pair,) = json.loads(advisor(*command, "--dry-run", "--json").out)["pairs"]
     assert pair["split"] == json.loads(json.dumps(to_plain(d.sharing_option.split)))
     parts = [(p["min_speed"], p["max_p99_ms"], p["max_power_w"]) for p in pair["jobs"]]
