@@ -198,13 +198,15 @@ def _criteria(
     names, request = [job.name for job in jobs], launch.request
     promised_ms = {job.name: job.max_p99_ms for job in jobs if job.max_p99_ms is not None}
     limits_ms = {job: most for job, most in request.p99_by_job_ms.items() if job in names}
-    # A limit for all servers says nothing of a pair in a queue without one.
-    serves = any(profile.serving for profile in profile_set.profiles)
+    # A limit for all servers says nothing of a set in a queue without one.
+    is_for_these = (not request.then and {job.job for job in request.jobs} <= {*names}) or any(
+        profile.serving for profile in profile_set.profiles
+    )
     return Request(
         policy=request.policy(settings.policy),
         min_speed={job: least for job, least in request.min_speeds().items() if job in names},
         max_p99_ms=promised_ms | limits_ms,
-        default_max_p99_ms=request.max_p99_ms if serves or not request.then else None,
+        default_max_p99_ms=request.max_p99_ms if is_for_these else None,
         max_power_w=request.max_power_w,
         memory_mib=launch.memory_mib,
     )

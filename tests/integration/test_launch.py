@@ -367,7 +367,7 @@ def test_a_third_joins_two(jobs: FakeHost) -> None:
 
 @pytest.mark.slow
 def test_the_share_is_the_best_beside_those_that_stay(h200: FakeHost) -> None:
-    launch_id = detached(h200, "triad", "gemm", "--split", "50/50")
+    launch_id = detached(h200, "triad", "gemm", "--split", "50/50", "--min-speed", "0.01")
     done = h200.advisor(
         "launch",
         "--join",

@@ -55,7 +55,7 @@ PAGES = {
     "pair": "/set?jobs=fft+resnet50-train-b2",
     "pair-fine": "/set?jobs=bert-train+mine&steps=fine&max_power=720",
     "set": "/set?jobs=mobilenet-train-b2+mobilenet-train-b2+triad",
-    "queue": "/queue?jobs=bert-infer-b2:6,mobilenet-train-b2:6,bert-serve-30:2,vit-train:4&gpus=4",
+    "queue": "/queue?jobs=bert-infer-b2:6,mobilenet-train-b2:6,vit-train:4&gpus=4",
     "models": "/models",
     "model": f"/model?version={VERSION}",
     "launches": "/launches",

@@ -1,5 +1,4 @@
 // What was wrong with a measured window, in the words of docs/flags.md; where WRONG it is no result.
-
 export const FLAGS = {
   "noisy-rate": "standard error of a rate above the target when the window's time was up; of a job with a demand, above what chance makes of its requests",
   "noisy-power": "standard error of the power above the target when the window's time was up",
@@ -30,6 +29,7 @@ export const FLAGS = {
   "other-demand": "for minutes more or less arrived at a server of a launch than was expected",
   "seen": "watched at its work alone on the whole GPU, not profiled",
   "one-window": "the job was seen on the whole GPU alone: its other shares are estimated from that",
+  "job-changed": "its job file changed: older points are not used",
   prior: "nothing was learned from its GPU model: its other shares are a guess from how busy the GPU was, with wide ranges",
   "gpus-differ": "the GPUs of a job of several drew more than a tenth of their mean power more or less than each other",
   "several-gpus": "a job of a launch held several GPUs: such a launch teaches nothing yet",

@@ -8,7 +8,7 @@ import { duration, number, percent, share } from "./numbers.js";
 import { get, post } from "./service.js";
 import { jobTones, key } from "./tones.js";
 
-const EXAMPLE = "bert-infer-b2:6\nmobilenet-train-b2:6\nbert-train-b2:4\nresnet50-train-b2:4\nbert-serve-30:2\nvit-train:4";
+const EXAMPLE = "bert-infer-b2:6\nmobilenet-train-b2:6\nbert-train-b2:4\nresnet50-train-b2:4\nvit-train:4";
 const UNITS_S = { s: 1, m: 60, min: 60, h: 3600, d: 86400 };
 const LINE = /^([^:*\s]+)(?:[:*](\d+))?(?:\s+(\d+(?:\.\d+)?)(s|m|min|h|d))?$/;
 const WORTH = { yes: "Sharing pays.", barely: "Sharing barely pays.", no: "Sharing does not pay: every job runs alone." };
@@ -41,7 +41,7 @@ run(async (query) => {
       html(
         "div",
         { class: "columns" },
-        html("div", {}, field("Jobs, one kind a line", lines), html("p", { class: "hint", id: "queue-hint" }, "NAME, NAME:40 for forty, NAME:40 3h where each takes 3 hours alone")),
+        html("div", {}, field("Jobs, one kind a line", lines), html("p", { class: "hint", id: "queue-hint" }, "NAME, NAME:40 for forty, NAME:40 3h where each takes 3 hours alone; servers only where all run at once")),
         html(
           "div",
           { class: "fields" },
