@@ -402,7 +402,7 @@ class CardFactor:
 
     Attributes:
         log_factor: Natural logarithm of it.
-        log_stderr: Standard deviation of what is known of that.
+        log_stderr: Standard error of `log_factor`.
         references: Jobs alone on the whole GPU that it was learned from.
         observations: Pairs of jobs that it was learned from.
     """

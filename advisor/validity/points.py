@@ -297,8 +297,8 @@ def newest_program(points: Iterable[SoloPoint]) -> list[SoloPoint]:
     out, all have the flag `job-changed`. Flags of sweeps should be there already.
     """
     listed = list(points)
-    known = (point for point in listed if point.job_hash and not _fault(point))
-    newest = max(known, key=lambda point: point.started_at, default=None)
+    usable = (point for point in listed if point.job_hash and not _fault(point))
+    newest = max(usable, key=lambda point: point.started_at, default=None)
     kept = [p for p in listed if newest is None or p.job_hash in (None, newest.job_hash)]
     return kept if len(kept) == len(listed) else [_flagged(p, JOB_CHANGED) for p in kept]
 

@@ -305,8 +305,8 @@ def _make_pairs(
     jobs, split = _jobs_and_split(job_requests, launch.request, settings)
     if split is not None:
         split.check_masks(vendor_of(launch.gpu_model or ""))
-        asked = zip(jobs, job_requests, strict=True)
-        parts = tuple(_with_limits(job, of_job, launch.request) for job, of_job in asked)
+        both = zip(jobs, job_requests, strict=True)
+        parts = tuple(_with_limits(job, of_job, launch.request) for job, of_job in both)
         made = LaunchSet(split=split, parts=parts)
         return [_with_forecast(made, launch, settings)]
     if once := [job.name for job in jobs if launch.request.tries > 1 and not job.restartable]:
@@ -320,13 +320,13 @@ def _make_pairs(
     return forecasting.recommended(jobs, launch, settings)
 
 
-def _with_limits(job: Job, asked: JobRequest, request: LaunchRequest) -> LaunchPart:
+def _with_limits(job: Job, of_job: JobRequest, request: LaunchRequest) -> LaunchPart:
     """A job with the limits that need no profile."""
     of_server_ms = request.max_p99_ms if job.offered_rate else None
     return LaunchPart(
         job=job,
-        min_speed=request.min_speed if asked.min_speed is None else asked.min_speed,
-        max_p99_ms=asked.max_p99_ms or job.max_p99_ms or of_server_ms,
+        min_speed=request.min_speed if of_job.min_speed is None else of_job.min_speed,
+        max_p99_ms=of_job.max_p99_ms or job.max_p99_ms or of_server_ms,
         max_power_w=request.max_power_w,
     )
 

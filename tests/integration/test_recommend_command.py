@@ -89,9 +89,9 @@ def test_what_is_printed_to_start_keeps_what_was_answered(
     jobs: tuple[str, ...], options: dict[str, Any], advisor: Advisor
 ) -> None:
     """The split, and the speeds, latencies and power that each job has promised."""
-    told = advise(*jobs, **options)
-    assert isinstance(told, tuple)
-    given, d = told[0], told[0].decision
+    answer = advise(*jobs, **options)
+    assert isinstance(answer, tuple)
+    given, d = answer[0], answer[0].decision
     assert d.sharing_option
     command = shlex.split(dict(said(given).lines)["Start"].removeprefix("advisor "))
     (pair,) = json.loads(advisor(*command, "--dry-run", "--json").out)["pairs"]

@@ -116,7 +116,7 @@ from advisor_training.rows import (
 
 
 def _strata(rows: Rows, held_out: HeldOut, learner: HeadLearner) -> Names:
-    """Of each residual; whether a card is at its limit is told from what is expected."""
+    """The stratum of each residual; expected power decides whether a card is at its limit."""
     row = held_out.row
     if learner.head.of == "job":
         return np.concatenate([rows.situation_a[row], rows.situation_b[row]])

@@ -71,7 +71,7 @@ from advisor_data.state import AuditEntry, LaunchRow, clean_launches
 
 _QUANTITIES = ("rate", "power", "work_per_joule")
 
-# Names of jobs whose energy is told apart; that of further ones counts as `other`.
+# Energy is counted by job name for so many names; jobs of further names count as `other`.
 _MOST_JOBS = 500
 
 

@@ -45,7 +45,7 @@ async function ask(question, rows) {
   results.setAttribute("aria-busy", "true");
   try {
     const [given, points] = await Promise.all([post("/v1/recommendations", question.body, signal), measuredPoints(question, signal)]);
-    const view = { ...setView(given), asked: question.body };
+    const view = { ...setView(given), request: question.body };
     view.measured = measuredOptions(points, given);
     show(view, rows);
     const by = given.model ? `, model ${given.model.version}` : ", by physics fitted to measured sets";

@@ -32,9 +32,9 @@ export function start(view, option, rows) {
   );
 }
 
-function command({ names, asked }, { sharing, split }) {
+function command({ names, request }, { sharing, split }) {
   if (sharing === "exclusive") return `# each alone on the GPU, one after the other: ${names.join(", ")}`;
-  const { jobs, max_p99_ms: p99, max_power_w: watts } = asked;
+  const { jobs, max_p99_ms: p99, max_power_w: watts } = request;
   const limits = [
     ...new Set(jobs.filter((one) => one.min_speed !== null).map((one) => ` --min-speed ${one.job}=${one.min_speed}`)),
     p99 === null ? "" : ` --max-p99 ${p99}ms`,
@@ -58,7 +58,7 @@ function lines({ names }, { sharing, split, jobs }) {
   ];
 }
 
-async function launch({ names, asked }, option, row) {
+async function launch({ names, request }, option, row) {
   const sure = await confirmed(
     `Launch ${names.join(", ")} at ${option.split}?`,
     "All jobs start on the GPU of the server now. Nothing runs before every limit is proven.",
@@ -66,7 +66,7 @@ async function launch({ names, asked }, option, row) {
   );
   if (!sure) return;
   try {
-    const begun = await post("/v1/launches", { jobs: asked.jobs, max_p99_ms: asked.max_p99_ms, max_power_w: asked.max_power_w, split: option.split });
+    const begun = await post("/v1/launches", { jobs: request.jobs, max_p99_ms: request.max_p99_ms, max_power_w: request.max_power_w, split: option.split });
     location.assign(`/launch?id=${encodeURIComponent(begun.launch_id)}`);
   } catch (error) {
     row.after(explain(error));

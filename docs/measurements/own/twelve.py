@@ -7,7 +7,7 @@ Seven trainings leave most of a GPU unused, an inference leaves a third, four jo
 has as many steps as it makes alone in 15 s by its bundled profile. First one of each runs
 alone as its file says, without advisor: two equal jobs one after the other take twice as much. The
 time of its steps is its work on this host, by which the plan is made afterwards by `advisor place`
-in the same `ADVISOR_HOME`; the queue is told nothing. FOLDER gets the files of jobs and
+in the same `ADVISOR_HOME`; the queue gets no `--work`. FOLDER gets the files of jobs and
 twelve.json. Seconds and joules (the card's energy counter) include all starts, but not those of the
 plan. twelve/twelve.json: the queue ran on another host than the jobs alone, and the plan is that of
 an empty `ADVISOR_HOME`.

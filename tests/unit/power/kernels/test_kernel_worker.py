@@ -319,7 +319,7 @@ def lines_of(source: Source, polls: int) -> list[list[Any]]:
 @pytest.mark.parametrize(
     ("watts", "late", "changes_w", "looks"),
     [
-        # The first reading is none, since nobody knows how old it is; nor is a missing one.
+        # The age of the first value is unknown, so it does not count; nor does a missing one.
         ([None, 100.0, 100.0, 200.0, None, 200.0, *[300.0] * 95], {}, [200.0, 300.0], 1),
         # The host may stop the poller between the clock and the sensor, before it or after it.
         ([100.0, 200.0, 300.0, 400.0, 500.0], {0.002: 0.3}, [200.0, 500.0], 0),
