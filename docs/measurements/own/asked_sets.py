@@ -3,10 +3,10 @@
     python docs/measurements/own/asked_sets.py asked.jsonl --ask             # no GPU
     python docs/measurements/own/asked_sets.py asked.jsonl --measure FOLDER --part 1/4  # MPS runs
 
-Sets of two to six jobs are drawn at random; at most one of a set fills the GPU. Eight sets have one
-or two of the programs of public/ (public/prepare.py; `advisor profile` each first), the others are
-bundled jobs. Each set runs as advised, without limits, at equal limits and time-sliced; each of its
-jobs runs alone, too; ../against.py reads what came.
+Sets of bundled jobs are drawn at random, so many of each kind. Each runs in the ways of `RULES`;
+each of its jobs runs alone, too; ../against.py reads what came. asked.jsonl holds the first 24 sets
+(drawn as at de64a98e: two to six jobs, at most one of which fills the GPU; eight have programs of
+public/, prepared by public/prepare.py), then those of `OF_KIND`.
 """
 
 import argparse
@@ -20,52 +20,50 @@ from typing import Any
 
 from windows import WORKLOADS, campaign, job_commands
 
-BUNDLED_OF_SIZE = {2: 4, 3: 4, 4: 3, 5: 3, 6: 2}
-PUBLIC_OF_SIZE = {2: 2, 3: 2, 4: 2, 5: 1, 6: 1}
-SEED, MOST_FILLERS, DRAWS = 57, 1, 2000
+OF_KIND = {(2, 1, 1): 10, (2, 0, 0): 4, (3, 0, 1): 3, (4, 0, 1): 3}
+"""Sets by jobs, servers and jobs that fill the GPU."""
+
+SEED, DRAWS, AT_ONCE, FIRST = 58, 5000, 4, 24
 GPU_MODEL = "NVIDIA H200"
 COLUMNS = re.compile("split|job|share_|speed_|latency_p99|power_|energy_saved|sharing")
 """What is kept of an option."""
 
-RULES = ("advised", "uncapped", "equal limits", "time-sliced")
+RULES = ("advised", "uncapped", "below normal", "one limit", "equal limits", "time-sliced")
 
 Row = Mapping[str, Any]
 
 
 def drawn() -> Iterator[list[str]]:
     """Names of jobs that were never measured as a set."""
+    from advisor.decide.limits import is_served
     from advisor.predict.sets import fills
     from advisor.settings import read_settings
     from advisor_advice.conditions import find_profiles
     from advisor_data.bundled import bundled_points_together
 
     measured = {frozenset(point.jobs) for point in bundled_points_together()}
-    dice, commands = random.Random(SEED), job_commands()
-    public = sorted(name for name, (_, folder) in commands.items() if folder != WORKLOADS)
-    bundled = sorted(commands.keys() - {*public})
-    profiles = find_profiles(sorted(commands), read_settings(), GPU_MODEL).profiles
-    filling = {profile.job for profile in profiles if fills(profile)}
-    for of_size, most_public in ((BUNDLED_OF_SIZE, 0), (PUBLIC_OF_SIZE, 2)):
-        for size, count in of_size.items():
-            new = list[list[str]]()
-            for _ in range(DRAWS):
-                some = dice.sample(public, dice.randint(min(1, most_public), most_public))
-                jobs = some + dice.sample(bundled, size - len(some))
-                if len(filling & {*jobs}) <= MOST_FILLERS and frozenset(jobs) not in measured:
-                    new.append(jobs)
-            yield from new[:count]
+    commands, settings = job_commands(), read_settings()
+    bundled = sorted(name for name, (_, folder) in commands.items() if folder == WORKLOADS)
+    profiles = find_profiles(bundled, settings, GPU_MODEL).profiles
+    dice, left = random.Random(SEED), dict(OF_KIND)
+    for _ in range(DRAWS):
+        some = dice.sample(profiles, dice.randint(2, 4))
+        kind = len(some), sum(map(is_served, some)), sum(map(fills, some))
+        names = [profile.job for profile in some]
+        if left.get(kind, 0) and frozenset(names) not in measured:
+            left[kind] -= 1
+            yield names
 
 
 def ask(path: Path) -> None:
     """Write a line for each option that a rule gives; of equal limits the largest."""
     import advisor
 
-    with path.open("x") as file:
-        for number, jobs in enumerate(drawn()):
+    with path.open("a") as file:
+        for number, jobs in enumerate(drawn(), FIRST):
             frame = advisor.recommend(*jobs, gpu_model=GPU_MODEL, every=True).to_frame()
-            options = frame.sort_values("share_1_percent", ascending=False, kind="stable")
             given = set[str]()
-            for option in json.loads(options.to_json(orient="records")):
+            for option in sorted(json.loads(frame.to_json(orient="records")), key=from_half):
                 if rules := {*rules_of(option)} - given:
                     given |= rules
                     kept = {k: v for k, v in option.items() if v is not None and COLUMNS.match(k)}
@@ -73,15 +71,23 @@ def ask(path: Path) -> None:
                     file.write(json.dumps(line) + "\n")
 
 
+def from_half(option: Row) -> float:
+    """How far the smallest limit is from half of the GPU."""
+    return abs(min(option[f"share_{n}_percent"] for n in numbers(option)) - 50)
+
+
 def rules_of(option: Row) -> Iterator[str]:
     """Which simple rules give this option, and whether it is advised."""
     if option["is_choice"]:
         yield "advised"
     if option["sharing"] in RULES:
-        yield option["sharing"]
-    limits = {option[f"share_{n}_percent"] for n in numbers(option)}
-    if option["sharing"] == "limited" and len(limits) == 1:
-        yield "equal limits"
+        yield "below normal" if ":low" in option["split"] else option["sharing"]
+    if option["sharing"] == "limited":
+        limits = [option[f"share_{n}_percent"] for n in numbers(option)]
+        if len({*limits}) == 1:
+            yield "equal limits"
+        if sum(limit < 100 for limit in limits) == 1:
+            yield "one limit"
 
 
 def processes_of(option: Row) -> tuple[str, ...]:
@@ -106,17 +112,19 @@ def numbers(option: Row) -> list[int]:
 
 
 def measure(asked: list[Row], folder: Path, seconds: float) -> None:
-    """Set by set, each into a file of its own, so that each has windows of its jobs alone."""
+    """Some sets at a time, each time into a file with windows of their jobs alone."""
     commands, ends = job_commands(), time.monotonic() + seconds
-    for number in sorted({option["set"] for option in asked}):
+    sets = sorted({option["set"] for option in asked})
+    for first in range(0, len(sets), AT_ONCE):
         if time.monotonic() > ends:
             return
-        of_set = [option for option in asked if option["set"] == number]
-        ways = [processes_of(option) for option in of_set if is_shared(option)]
-        alone = [(of_set[0][f"job_{n}"],) for n in numbers(of_set[0])]
+        some = [option for option in asked if option["set"] in sets[first : first + AT_ONCE]]
+        ways = [processes_of(option) for option in some if is_shared(option)]
+        alone = [(name,) for name in sorted({o[f"job_{n}"] for o in some for n in numbers(o)})]
         names = {name for together in alone + ways for name in together}
         named = {name: commands[re.split("[@~!]", name)[0]] for name in names}
-        campaign(folder / f"{number:02}.jsonl", named, alone + ways, ends - time.monotonic())
+        file = folder / f"{sets[first]:02}.jsonl"
+        campaign(file, named, alone + ways, ends - time.monotonic())
 
 
 def main() -> None:
@@ -131,7 +139,7 @@ def main() -> None:
     if given.ask:
         ask(given.asked)
         return
-    asked = [json.loads(line) for line in given.asked.open()]
+    asked = [o for line in given.asked.open() if (o := json.loads(line))["set"] >= FIRST]
     part, parts = map(int, given.part.split("/"))
     measure([o for o in asked if o["set"] % parts == part - 1], given.measure, given.seconds)
 

@@ -19,7 +19,7 @@ import yaml
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
 WORKLOADS = ROOT / "profiling/workloads"
-SETTLE_S, WINDOW_S, START_S = 0.7, 2.2, 150.0
+SETTLE_S, WINDOW_S, SET_WINDOW_S, START_S = 0.7, 2.2, 4.0, 150.0
 GPM = {"busy": 1, "sm": 2, "occupancy": 3, "tensor": 5, "dram": 10}
 INSTANT_POWER = 186
 LATENCIES_AT, LATENCY_BUCKETS, LATENCY_LEAST_S, LATENCY_STEP = 512, 320, 1e-5, 1.05
@@ -156,7 +156,7 @@ def measure(handle: Any, together: list[Process], samples: tuple[Any, Any]) -> d
     before = [(process.count(), process.latencies()) for process in together]
     begun = time.perf_counter()
     watts: list[float] = []
-    while time.perf_counter() - begun < WINDOW_S:
+    while time.perf_counter() - begun < SET_WINDOW_S:
         field = pynvml.nvmlDeviceGetFieldValues(handle, [INSTANT_POWER])[0]
         watts.append(field.value.uiVal / 1000)
         time.sleep(0.02)
@@ -187,13 +187,15 @@ def campaign(
     """Start every command once, measure each set that the file has not, append what was measured.
 
     A process that stands before its gate takes no time of the GPU. No window starts after
-    `seconds`.
+    `seconds`. The GPU is that whose UUID is in CUDA_VISIBLE_DEVICES, or the first.
     """
     begun = time.monotonic()
     known = {tuple(json.loads(row)["jobs"]) for row in rows.open()} if rows.exists() else set()
     todo = [together for together in sets if together not in known]
     pynvml.nvmlInit()
-    handle = pynvml.nvmlDeviceGetHandleByIndex(0)
+    uuid = os.environ.get("CUDA_VISIBLE_DEVICES")
+    by_uuid, by_index = pynvml.nvmlDeviceGetHandleByUUID, pynvml.nvmlDeviceGetHandleByIndex
+    handle = by_uuid(uuid) if uuid else by_index(0)
     samples = pynvml.nvmlGpmSampleAlloc(), pynvml.nvmlGpmSampleAlloc()
     card = {"gpu": pynvml.nvmlDeviceGetName(handle), "uuid": pynvml.nvmlDeviceGetUUID(handle)}
     folder, needed = Path(tempfile.mkdtemp()), {name for together in todo for name in together}
