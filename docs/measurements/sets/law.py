@@ -6,8 +6,8 @@ Campaigns and the words of the tables are as rows.py has them. It prints the con
 `advisor.predict.sets` as they stand there, and errors of jobs that the law was not fitted to,
 beside simple rules: each fitted to the same way of sharing, to all sets without the job that is
 judged. "Kernels guessed" is the law where kernels of no job are known. Where no campaign is named,
-bundled pairs and sets asked first count, too. The last row is how far the same set on another card and host is from
-itself. Errors of classes are quotients, measured over predicted: 5th, 50th, 95th percentile.
+bundled pairs and sets asked first count, too. The last row is how far the same set on another card
+and host is from itself. Errors of classes are quotients, measured over predicted: 5th, 50th, 95th percentile.
 """
 
 import itertools
