@@ -217,51 +217,49 @@ def _briefly(ask: Ask, running: int, brief: Collection[str]) -> Ask:
     return decide_briefly
 
 
+# A set that has a GPU until all its jobs have ended: its seconds, its jobs, and their split; None:
+# these start together, and others join.
+_Planned: TypeAlias = tuple[float, tuple[str, ...], Split | None]
+
+
 @lru_cache(maxsize=2)
 def _planned_to_the_end(
     card: QueueCard, inputs: AdvisorInputs, jobs: tuple[tuple[str, float], ...], gpus: int
-) -> Sequence[tuple[float, tuple[str, ...], Split | None]]:
+) -> Sequence[_Planned]:
     """Sets that have a GPU until they have ended, by the plan of a queue of `advisor place`.
 
     Those with a job that fills the GPU: few others can share it, so these are kept for it. All
-    others can start together, as one set without a split. The longest first, with its seconds;
-    none: there is no plan. `jobs` have the seconds that each takes alone; all GPUs are alike.
+    others start together, first, as starts side by side take the time of one. Those beside a job
+    that fills are among them where this takes less GPU time. Then the longest first; none: there is
+    no plan. `jobs` have the seconds that each takes alone; all GPUs are alike.
     """
-    order, counts = sorted({*jobs}), Counter(jobs)
-    kinds = [Kind(name=name, count=counts[name, s], work_s=s) for name, s in order]
-    request = card.request.of([card.profiles[name] for name in sorted(dict(jobs))])
-    pool, policy = pool_of(inputs, inputs.profile_set, gpus, kinds, request), request.policy
+    waits, plans = [name for name, _ in jobs], list[list[_Planned]]()
+    full = tuple(job for job in jobs if fills(card.profiles[job[0]]))
+    policy = card.request.policy
     aim = policy.deciding if policy.deciding in TO_THE_END else DEFAULT_OBJECTIVE
     with suppress(InputError, NoSplitError):
-        placing = Placing.of(kinds, [pool], aim, policy.prices, [order.index(job) for job in jobs])
-        # Whenever a GPU is empty; of twelve jobs it takes a third of a second.
-        sets = Counter(solver.place(placing, time_limit_s=10.0).sets)
-        sets_planned = [
-            (
-                placed_set.time_s,
-                tuple(kinds[kind].name for kind in placed_set.kinds),
-                placed_set.split or Split((WHOLE,)),
+        for some in dict.fromkeys(filter(None, (jobs, full))):
+            order, counts = sorted({*some}), Counter(some)
+            kinds = [Kind(name=name, count=counts[name, s], work_s=s) for name, s in order]
+            request = card.request.of([card.profiles[name] for name in sorted(dict(some))])
+            pool = pool_of(inputs, inputs.profile_set, gpus, kinds, request)
+            numbers = [order.index(job) for job in some]
+            placing = Placing.of(kinds, [pool], aim, policy.prices, numbers)
+            # Whenever a GPU is empty; of twelve jobs it takes a third of a second.
+            sets = Counter(solver.place(placing, time_limit_s=10.0).sets).elements()
+            filling = [
+                (s.time_s, tuple(kinds[kind].name for kind in s.kinds), s.split or Split((WHOLE,)))
+                for s in sets
+                if any(kinds[kind].name in dict(full) for kind in s.kinds)
+            ]
+            filling.sort(
+                key=lambda planned_set: (-planned_set[0], min(map(waits.index, planned_set[1])))
             )
-            for placed_set in sets.elements()
-        ]
-        filling = [
-            planned_set
-            for planned_set in sets_planned
-            if any(fills(card.profiles[name]) for name in planned_set[1])
-        ]
-        light = tuple(
-            name
-            for planned_set in sets_planned
-            if planned_set not in filling
-            for name in planned_set[1]
-        )
-        longest_s = max((s for name, s in jobs if name in light), default=0.0)
-        together = [(longest_s, light, None)] if light else []
-        waits = [name for name, _ in jobs]
-        return sorted(
-            [*filling, *together],
-            key=lambda planned_set: (-planned_set[0], min(map(waits.index, planned_set[1]))),
-        )
+            left = Counter(waits) - Counter(name for _, names, _ in filling for name in names)
+            light = tuple(left.elements())
+            longest_s = max((s for name, s in jobs if name in left), default=0.0)
+            plans.append([*([(longest_s, light, None)] if light else []), *filling])
+        return min(plans, key=lambda plan: sum(planned_set[0] for planned_set in plan))
     return ()
 
 
@@ -565,9 +563,7 @@ class QueueRun:
             (card, (name,), Split((WHOLE,))) for card, name in zip(empty, rest, strict=False)
         )
 
-    def _to_the_end(
-        self, names: Sequence[str]
-    ) -> Sequence[tuple[float, tuple[str, ...], Split | None]]:
+    def _to_the_end(self, names: Sequence[str]) -> Sequence[_Planned]:
         """The plan of jobs whose work is known, beside no server; none where it is not."""
         card, works_s = self.cards[0], self.works_s
         jobs = tuple((name, works_s.get(name, 0.0)) for name in names if name in card.profiles)
