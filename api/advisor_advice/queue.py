@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
+from statistics import median
 from typing import TypeAlias
 
 from advisor.core.gpu import WHOLE, Gpu, Split
@@ -37,6 +38,7 @@ from advisor.launch.folder import (
 )
 from advisor.launch.guard import spawn_supervisor
 from advisor.launch.run_queue import (
+    LaunchedJob,
     LaunchView,
     QueueFile,
     QueueRecord,
@@ -246,7 +248,7 @@ def _planned_to_the_end(
             numbers = [order.index(job) for job in some]
             placing = Placing.of(kinds, [pool], aim, policy.prices, numbers)
             # Whenever a GPU is empty; of twelve jobs it takes a third of a second.
-            sets = Counter(solver.place(placing, time_limit_s=10.0).sets).elements()
+            sets = Counter(solver.place(placing, time_limit_s=5.0).sets).elements()
             filling = [
                 (s.time_s, tuple(kinds[kind].name for kind in s.kinds), s.split or Split((WHOLE,)))
                 for s in sets
@@ -532,16 +534,23 @@ class QueueRun:
         empty = [card for card in self.cards if not _on(card, look)]
         plan = self._to_the_end([name for name in left if name not in {*alone, *sequential}])
         starts = {
-            card: (*planned_set[1:],)
+            card: planned_set[1:]
             for card, planned_set in zip(empty, plan, strict=False)
             if planned_set[2]
         }
         yield from ((card, names, split) for card, (names, split) in starts.items() if split)
+        # Two of a plan wait for each other: neither goes with anyone else. They wait for no job
+        # that may run on for any time, as its work is not known, or it has done more.
+        is_awaited = any(
+            self._left_s(job) > 0 for launch in look.launches for job in launch.running
+        )
+        taken = (
+            names
+            for n, (_, names, split) in enumerate(plan)
+            if split and (n < len(empty) or (is_awaited and len(names) > 1))
+        )
+        rest = [*(Counter(left) - Counter(itertools.chain(*taken))).elements()]
         empty = [card for card in empty if card not in starts]
-        # Two of a plan wait for each other: neither goes with anyone else.
-        pairs = (names for _, names, split in plan if split and len(names) > 1)
-        single = (names for names, _ in starts.values() if len(names) == 1)
-        rest = [*(Counter(left) - Counter(itertools.chain(*pairs, *single))).elements()]
         light = next((names for _, names, split in plan if not split), left)
         open_cards = [
             self._open(card, look, {*rest} & {*(light if card in empty else rest)} - {*alone})
@@ -564,15 +573,12 @@ class QueueRun:
         )
 
     def _to_the_end(self, names: Sequence[str]) -> Sequence[_Planned]:
-        """The plan of jobs whose work is known, beside no server; none where it is not."""
+        """The plan of jobs beside no server; a job of unknown work has that of most others."""
         card, works_s = self.cards[0], self.works_s
-        jobs = tuple((name, works_s.get(name, 0.0)) for name in names if name in card.profiles)
+        typical_s = median(works_s.values()) if works_s else 1.0
+        jobs = tuple((n, works_s.get(n, typical_s)) for n in names if n in card.profiles)
         differ = len({other.wanted.gpu_model for other in self.cards}) > 1
-        if (
-            differ
-            or any(map(self.is_server, self.names))
-            or not (card.inputs and jobs and all(work_s for _, work_s in jobs))
-        ):
+        if differ or any(map(self.is_server, self.names)) or not (card.inputs and jobs):
             return ()
         plan = _planned_to_the_end(card, card.inputs, jobs, len(self.cards))
         return sorted(plan, key=lambda planned_set: -max(map(self._needed, planned_set[1])))
@@ -588,12 +594,7 @@ class QueueRun:
             return OpenCard(card=card, able=frozenset())
         refused = launch.refused | {n for i, n in self._refused if i == launch.launch_id}
         there = Running(split=launch.split, cap_percent=WHOLE, may_be_low=True)
-        works_s = self.works_s
-        left_s = max(
-            works_s.get(job.part.job.name, 0.0)
-            - job.status.steps / (job.part.solo_rate or math.inf)
-            for job in launch.running
-        )
+        works_s, left_s = self.works_s, max(map(self._left_s, launch.running))
         return OpenCard(
             card=card,
             able=profiled - refused,
@@ -601,6 +602,11 @@ class QueueRun:
             there=there,
             brief=frozenset(name for name in profiled if works_s.get(name, math.inf) <= left_s),
         )
+
+    def _left_s(self, job: LaunchedJob) -> float:
+        """What is left of the work of a job, 0 or less where that is not known."""
+        done_s = job.status.steps / (job.part.solo_rate or math.inf)
+        return self.works_s.get(job.part.job.name, 0.0) - done_s
 
     def _only_servers(self, look: QueueLook, plan: Sequence[_Move]) -> bool:
         """Whether no batch job runs, nor starts by a plan."""
