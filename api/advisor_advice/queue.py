@@ -245,11 +245,10 @@ def _planned_to_the_end(
             kinds = [Kind(name=name, count=counts[name, s], work_s=s) for name, s in order]
             request = card.request.of([card.profiles[name] for name in sorted(dict(some))])
             pool = pool_of(inputs, inputs.profile_set, gpus, kinds, request)
-            numbers = [order.index(job) for job in some]
-            placing = Placing.of(kinds, [pool], aim, policy.prices, numbers)
+            placing = Placing.of(kinds, [pool], aim, policy.prices, [*map(order.index, some)])
             # Whenever a GPU is empty; of twelve jobs it takes a third of a second.
             sets = Counter(solver.place(placing, time_limit_s=5.0).sets).elements()
-            filling = [
+            filling: list[_Planned] = [
                 (s.time_s, tuple(kinds[kind].name for kind in s.kinds), s.split or Split((WHOLE,)))
                 for s in sets
                 if any(kinds[kind].name in dict(full) for kind in s.kinds)
@@ -259,8 +258,8 @@ def _planned_to_the_end(
             )
             left = Counter(waits) - Counter(name for _, names, _ in filling for name in names)
             light = tuple(left.elements())
-            longest_s = max((s for name, s in jobs if name in left), default=0.0)
-            plans.append([*([(longest_s, light, None)] if light else []), *filling])
+            together = [(max(s for name, s in jobs if name in left), light, None)] if light else []
+            plans.append([*together, *filling])
         return min(plans, key=lambda plan: sum(planned_set[0] for planned_set in plan))
     return ()
 
@@ -577,8 +576,11 @@ class QueueRun:
         card, works_s = self.cards[0], self.works_s
         typical_s = median(works_s.values()) if works_s else 1.0
         jobs = tuple((n, works_s.get(n, typical_s)) for n in names if n in card.profiles)
-        differ = len({other.wanted.gpu_model for other in self.cards}) > 1
-        if differ or any(map(self.is_server, self.names)) or not (card.inputs and jobs):
+        if (
+            len({other.wanted.gpu_model for other in self.cards}) > 1
+            or any(map(self.is_server, self.names))
+            or not (card.inputs and jobs)
+        ):
             return ()
         plan = _planned_to_the_end(card, card.inputs, jobs, len(self.cards))
         return sorted(plan, key=lambda planned_set: -max(map(self._needed, planned_set[1])))
@@ -606,7 +608,7 @@ class QueueRun:
     def _left_s(self, job: LaunchedJob) -> float:
         """What is left of the work of a job, 0 or less where that is not known."""
         done_s = job.status.steps / (job.part.solo_rate or math.inf)
-        return self.works_s.get(job.part.job.name, 0.0) - done_s
+        return self.works_s.get(job.status.job, 0.0) - done_s
 
     def _only_servers(self, look: QueueLook, plan: Sequence[_Move]) -> bool:
         """Whether no batch job runs, nor starts by a plan."""

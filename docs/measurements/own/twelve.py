@@ -24,7 +24,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -156,26 +155,18 @@ def main() -> None:
     table(found)
 
 
-def launches(ids: set[str]) -> list[list[dict[str, Any]]]:
-    """Jobs of each launch, from its begin, or from when they joined, to their end; seconds."""
+def launches(ids: set[str]) -> list[list[tuple[str | None, ...]]]:
+    """Jobs of each launch, from its begin, or from when they had joined, to their end."""
     from advisor.launch.folder import find_folder
     from advisor.launch.run_queue import see
     from advisor.settings import read_settings
 
-    def at_s(text: str | None) -> float:
-        return datetime.fromisoformat(text or "").timestamp()
-
     home = read_settings().home / "launches"
     seen = [see(find_folder(home, name)) for name in sorted(ids)]
-    first_s = at_s(seen[0].status.started_at)
     return [
         [
-            {
-                "job": f"{job.status.job} ({job.status.share_text})",
-                "from_s": at_s(job.status.joined_at or one.status.started_at) - first_s,
-                "to_s": at_s(job.status.ended_at or one.status.ended_at) - first_s,
-            }
-            for job in one.jobs
+            (job.job, job.share_text, job.joined_at or one.status.started_at, job.ended_at)
+            for job in (job.status for job in one.jobs)
         ]
         for one in seen
     ]
@@ -197,7 +188,7 @@ def table(found: dict[str, Any]) -> None:
         print(f"queue takes {queue['wall_s'] / plan['makespan_s']:.2f} of its time")
     for row in found["launches"]:
         print(
-            "launch:", *(f"{j['job']} {j['share']} {j['from_s']:.0f}-{j['to_s']:.0f}" for j in row)
+            "launch:", *(f"{job} ({share}) {begun} to {ended};" for job, share, begun, ended in row)
         )
 
 

@@ -490,13 +490,12 @@ def test_a_pair_waits_for_no_job_that_has_done_its_work(
     card: QueueCard, tmp_path: Path, done: float
 ) -> None:
     """How long that goes on nobody knows, so what leaves it room joins it meanwhile."""
-    names, file = (SMALL[0], "gemm", SMALL[1]), QueueFile(tmp_path / "queue")
-    jobs = [Job(name=name, command=("true",)) for name in names]
-    settings = with_files(tmp_path, jobs)
-    alone = QueueRun(jobs[:1], [card], file, settings)
-    alone.act(alone.look())
-    folder = run_on(tmp_path, steps=done * 60 * card.profiles[SMALL[0]].whole_gpu_rate)
-    queue = QueueRun(jobs, [card], file, settings, None, dict.fromkeys(names, 60.0))
+    jobs = [Job(name=name, command=("true",)) for name in (SMALL[0], "gemm", SMALL[1])]
+    works_s, steps = (
+        {job.name: 60.0 for job in jobs},
+        done * 60 * card.profiles[SMALL[0]].whole_gpu_rate,
+    )
+    queue, folder = first_runs(tmp_path, card, jobs, works_s, steps)
     assert queue.act(queue.look()) == (done > 1)
     assert [asked.pairs[0].jobs[-1].name for asked, _ in joins(folder)] == [SMALL[1]] * (done > 1)
 
@@ -504,14 +503,10 @@ def test_a_pair_waits_for_no_job_that_has_done_its_work(
 def test_a_job_that_fills_joins_below_normal_priority(tmp_path: Path) -> None:
     """Beside one that runs alone and leaves room."""
     jobs = [Job(name=name, command=("true",)) for name in ("resnet50-infer-b2", "fft", "gemm")]
-    settings = with_files(tmp_path, jobs)
     gpu = Gpu(uuid="GPU-1", model="NVIDIA H200", units_total=132, memory_mib=143_771)
-    request = LaunchRequest.of(*(job.name for job in jobs))
-    there = QueueCard.read(jobs, ResolvedLaunch(request=request, card=gpu), settings)
-    alone = QueueRun(jobs[:1], [there], file := QueueFile(tmp_path / "queue"), settings)
-    alone.act(alone.look())
-    folder = run_on(tmp_path)
-    queue = QueueRun(jobs, [there], file, settings)
+    wanted = ResolvedLaunch(request=LaunchRequest.of(*(job.name for job in jobs)), card=gpu)
+    there = QueueCard.read(jobs, wanted, settings_of(tmp_path))
+    queue, folder = first_runs(tmp_path, there, jobs, {})
     assert queue.act(queue.look())
     ((asked, _),) = joins(folder)
     assert str(asked.pairs[0].split) == "100/100:low"
@@ -531,21 +526,21 @@ def test_equal_jobs_take_as_long_as_the_first_one(card: QueueCard, tmp_path: Pat
     assert queue.spare_s("gemm") == pytest.approx(1e6 - alone_s, abs=1e-6)
 
 
-def with_files(home: Path, jobs: Sequence[Job]) -> Settings:
-    """A job that joins is read from its file."""
+def first_runs(
+    home: Path, card: QueueCard, jobs: Sequence[Job], works_s: dict[str, float], steps: float = 0.0
+) -> tuple[QueueRun, LaunchFolder]:
+    """A queue of jobs of which the first one runs; those that join are read from their files."""
     (files := home / "jobs").mkdir()
     for job in jobs:
         (files / f"{job.name}.yaml").write_text("command: ['true']\n")
-    return settings_of(home, ADVISOR_JOBS=str(files))
-
-
-def run_on(home: Path, steps: float = 0.0) -> LaunchFolder:
-    """The only launch, of which all jobs run now."""
+    settings, file = settings_of(home, ADVISOR_JOBS=str(files)), QueueFile(home / "queue")
+    alone = QueueRun(jobs[:1], [card], file, settings)
+    alone.act(alone.look())
     (folder,) = list_folders(home / "home" / "launches")
     seen = see(folder)
     running = tuple(replace(job.status, outcome="running", steps=steps) for job in seen.jobs)
     folder.write_status(replace(seen.status, state="running", jobs=running))
-    return folder
+    return QueueRun(jobs, [card], file, settings, None, works_s), folder
 
 
 def supervise(folder: LaunchFolder, steps: float = 0.0) -> None:
