@@ -165,7 +165,12 @@ def launches(ids: set[str]) -> list[list[tuple[str | None, ...]]]:
     seen = [see(find_folder(home, name)) for name in sorted(ids)]
     return [
         [
-            (job.job, job.share_text, job.joined_at or one.status.started_at, job.ended_at)
+            (
+                job.job,
+                job.share_text,
+                job.joined_at or one.status.started_at,
+                job.ended_at or one.status.ended_at,
+            )
             for job in (job.status for job in one.jobs)
         ]
         for one in seen
@@ -187,9 +192,8 @@ def table(found: dict[str, Any]) -> None:
         print(f"{name}: {plan['makespan_s']:.0f} s, {plan['energy_j']:.0f} J;", end=" ")
         print(f"queue takes {queue['wall_s'] / plan['makespan_s']:.2f} of its time")
     for row in found["launches"]:
-        print(
-            "launch:", *(f"{job} ({share}) {begun} to {ended};" for job, share, begun, ended in row)
-        )
+        times = (f"{job} ({share}) {t0[11:19]} to {t1[11:19]};" for job, share, t0, t1 in row)
+        print("launch:", *times)
 
 
 if __name__ == "__main__":
