@@ -70,7 +70,7 @@ from advisor.core.wording import listed
 from advisor.errors import InputError, SourceError
 from advisor.formats.moments import to_exact_text
 from advisor.predict.profiles import Floats
-from advisor.settings import python
+from advisor.settings import Settings, python
 from advisor.validity.sensor_record import (
     AVERAGE_SETTLE_S,
     PERIODS_IN_WINDOW,
@@ -83,7 +83,7 @@ from advisor.validity.sensor_record import (
 )
 from advisor.wire.power import ReadingError
 from advisor_data.bundled import bundled_recording, bundled_sensors
-from advisor_power.gpu_worker import AnsweringJob, AnsweringSpec, WorkerReady, started
+from advisor_power.gpu_worker import AnsweringJob, WorkerPlace, WorkerReady, open_worker
 from advisor_profiling.telemetry import nvml
 from advisor_profiling.testbed import strangers
 
@@ -236,7 +236,6 @@ def _parse_trace(text: str, name: str) -> Trace:
 IDLE, FLAT, BURSTS, WAVE, LOCKED_WAVE = "idle", "flat", "bursts", "wave", "locked-wave"
 """Names of stages: a locked wave has the period of the sensor."""
 
-LONGEST_S = 240.0  # all stages together
 LONGEST_PERIOD_S = 0.5  # of sensors that are measured: a wave of others has too few readings
 
 _STEP_S = 4.0
@@ -289,11 +288,6 @@ def waves(period_s: float, seed: int) -> tuple[LoadStage, ...]:
     others = [_wave(WAVE, part * period_s, 0.0) for part in (1 / 2, 2 / 3, 3 / 2)]
     locked = [_wave(LOCKED_WAVE, period_s, draw.uniform(0, period_s)) for _ in range(_PHASES)]
     return (*others, *locked)
-
-
-def planned_s(stages: Sequence[LoadStage]) -> float:
-    """What the stages take, s."""
-    return sum(stage.length_s for stage in stages)
 
 
 def _wave(name: str, period_s: float, first_s: float) -> LoadStage:
@@ -600,7 +594,8 @@ def _sensor_period(trace: Trace) -> _Period | None:
 
 
 def record(
-    load: AnsweringSpec,
+    settings: Settings,
+    place: WorkerPlace,
     file: Path,
     seed: int,
     report: Callable[[str], None],
@@ -609,48 +604,49 @@ def record(
     """Record all stages; what was recorded before an error or Ctrl-C stays in the file.
 
     Args:
-        load: The workload `power_load.py`, on an otherwise idle GPU.
+        settings: Of this host.
+        place: Where the load `power_load.py` runs, on an otherwise idle GPU.
         file: Must not be there.
         seed: Of the times at which the load runs.
         report: Called with a line before each stage.
         more: Stages after those of the record.
     """
-    gpu = load.backend.gpu
-    header = TraceHeader(
-        gpu_model=gpu.model,
-        gpu_uuid=gpu.uuid,
-        driver=gpu.driver or "",
-        started_at=to_exact_text(datetime.now(UTC)),
-        epoch_s=time.time() - time.monotonic(),
-    )
-    begin_trace(file, header)
-    job, _ = started("power-load", load, WorkerReady)
-    with closing(job), recorders(gpu.uuid, file, load.base) as watching:
+    with open_worker(settings, place, "power-sensor", "power_load.py", ready=WorkerReady) as worker:
+        header = TraceHeader(
+            gpu_model=worker.gpu.model,
+            gpu_uuid=worker.gpu.uuid,
+            driver=worker.gpu.driver or "",
+            started_at=to_exact_text(datetime.now(UTC)),
+            epoch_s=time.time() - time.monotonic(),
+        )
+        begin_trace(file, header)
+        with recorders(worker.gpu.uuid, file, worker.base) as watching:
 
-        def run(stages: Sequence[LoadStage]) -> None:
-            left_s = planned_s(stages)
-            for stage in stages:
-                report(f"{stage.name:12} {stage.length_s:5.1f} s, {left_s:5.1f} s to go")
-                for line in run_stage(job, stage):
-                    append(file, line)
-                left_s -= stage.length_s
-                for poller in watching:
-                    poller.check()
+            def run(stages: Sequence[LoadStage]) -> None:
+                left_s = sum(stage.length_s for stage in stages)
+                for stage in stages:
+                    report(f"{stage.name:12} {stage.length_s:5.1f} s, {left_s:5.1f} s to go")
+                    for line in run_stage(worker.job, stage):
+                        append(file, line)
+                    left_s -= stage.length_s
+                    for poller in watching:
+                        poller.check()
 
-        run(steps_and_bursts(seed))
-        time.sleep(_WRITTEN_S)
-        # Square waves at the period that was seen so far.
-        period = _sensor_period(read_trace(file))
-        if period is None or period.period_s > LONGEST_PERIOD_S:
-            rate_text = "hardly ever" if period is None else f"every {period.period_s:.2f} s"
-            raise SourceError(
-                f"the power of {gpu.model} is not read often enough: {rate_text}",
-                why=f"waves need a channel that changes every {LONGEST_PERIOD_S:g} s or more often",
-                fix=f"the recording so far is in {file}",
-            )
-        run((*waves(period.period_s, seed), *more))
-        time.sleep(_WRITTEN_S)
-        append(file, ["end", time.monotonic()])
+            run(steps_and_bursts(seed))
+            time.sleep(_WRITTEN_S)
+            # Square waves at the period that was seen so far.
+            period = _sensor_period(read_trace(file))
+            if period is None or period.period_s > LONGEST_PERIOD_S:
+                rate_text = "hardly ever" if period is None else f"every {period.period_s:.2f} s"
+                raise SourceError(
+                    f"the power of {worker.gpu.model} is not read often enough: {rate_text}",
+                    why=f"waves need a channel that changes every {LONGEST_PERIOD_S:g} s or more "
+                    "often",
+                    fix=f"the recording so far is in {file}",
+                )
+            run((*waves(period.period_s, seed), *more))
+            time.sleep(_WRITTEN_S)
+            append(file, ["end", time.monotonic()])
     return read_trace(file)
 
 

@@ -25,7 +25,7 @@ from advisor_cli.console import (
 )
 from advisor_cli.measure.testbeds import stoppable
 from advisor_data.bundled import all_sensors
-from advisor_power.gpu_worker import WorkerPlace, script_workload
+from advisor_power.gpu_worker import WorkerPlace
 from advisor_power.kernels import (
     IDLE,
     LEAD_S,
@@ -47,7 +47,7 @@ from advisor_power.sensor import (
     record_of,
     recorded_sensor,
 )
-from advisor_profiling.testbed import find_gpu, worker_backend
+from advisor_profiling.testbed import find_gpu
 from advisor_profiling.window import Step
 
 ReplayedModel: TypeAlias = Annotated[
@@ -103,22 +103,20 @@ def _record_sensor(gpu_name: str, python: str, settings: Settings, console: Cons
             why="the channels are those of NVIDIA's NVML",
             fix="choose an NVIDIA GPU with --gpu",
         )
-    name = str(time.time_ns())
-    file = open_home(settings.home, "sensors", "recordings") / f"{name}.jsonl"
-    folder = open_home(settings.home, "logs", f"power-sensor-{name}")
-    with worker_backend(settings, gpu_name, None) as backend:
-        load = script_workload(
-            backend, settings, "power_load.py", python=python, units=None, folder=folder
+    seed = time.time_ns()
+    file = open_home(settings.home, "sensors", "recordings") / f"{seed}.jsonl"
+    try:
+        recorded = record(
+            settings,
+            WorkerPlace(gpu=gpu_name, python=python),
+            file,
+            seed,
+            lambda line: console.print(f"  {line}", highlight=False),
         )
-        try:
-            recorded = record(
-                load, file, time.time_ns(), lambda line: console.print(f"  {line}", highlight=False)
-            )
-        except KeyboardInterrupt:
-            console.print(
-                f"stopped; what was recorded is in {file}", soft_wrap=True, highlight=False
-            )
-            raise typer.Exit(STOPPED) from None
+    except KeyboardInterrupt:
+        so_far = f"; what was recorded is in {file}" if file.exists() else ""
+        console.print(f"stopped{so_far}", soft_wrap=True, highlight=False)
+        raise typer.Exit(STOPPED) from None
     console.print(f"recorded in {file}", soft_wrap=True, highlight=False)
     return recorded
 

@@ -21,6 +21,7 @@ from made_up_kernel import COUNTER, INSTANT, MadeUpKernel, record
 from reading import some
 from workload_scripts import load
 
+from advisor.core import job as core_job
 from advisor.core.gpu import Gpu
 from advisor.core.telemetry import POWER_GPU, POWER_MEMORY
 from advisor.errors import (
@@ -38,7 +39,7 @@ from advisor.wire.power import KernelReport, StretchPower
 from advisor_cli.power.kernel import report_lines
 from advisor_data.bundled import KERNEL_REPORTS
 from advisor_power import gpu_worker, kernels, sensor
-from advisor_power.gpu_worker import AnsweringSpec, GpuWorker, started
+from advisor_power.gpu_worker import GpuWorker, started
 from advisor_power.kernels import (
     BLOCK_RUNS,
     STRETCH_S,
@@ -213,13 +214,13 @@ def job(monkeypatch: pytest.MonkeyPatch) -> Job:
 def start(folder: Path, units: int | None = None) -> LiveKernelBench:
     """A bench whose worker is started as `open_worker` starts it."""
     backend: Any = SimpleNamespace(gpu=Gpu(uuid="GPU-1", model="Fake", units_total=132))
-    command = ("python3", "x.py")
-    workload = AnsweringSpec(command=command, units=units, backend=backend, base={}, folder=folder)
-    job, ready = started("power-kernel", workload, KernelReady)
+    workload = core_job.Job(name="power-kernel", command=("python3", "x.py"))
+    job, ready = started(workload, KernelReady, backend, {}, folder, units)
     unused: Any = None
     worker = GpuWorker(
         job=job,
         ready=ready,
+        base={},
         gpu=backend.gpu,
         source=unused,
         later_strangers=tuple,
