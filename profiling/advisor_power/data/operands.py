@@ -231,8 +231,7 @@ class Operand:
     @property
     def dtype(self) -> str | None:
         """What it is cast to; None: to what the product computes in."""
-        casts = (str(call.arguments[0]) for call in self.operations if call.name == "cast")
-        return next(casts, None)
+        return next((call.arguments[0] for call in self.operations if call.name == "cast"), None)
 
     def __str__(self) -> str:
         return "|".join(map(str, (self.source, *self.operations)))
@@ -254,8 +253,7 @@ class OperandPair:
     seed: int = 0
 
     def __str__(self) -> str:
-        align = "true" if self.aligned else "false"
-        return f"a={self.a}; b={self.b}; align={align}; seed={self.seed}"
+        return f"a={self.a}; b={self.b}; align={str(self.aligned).lower()}; seed={self.seed}"
 
 
 def parse_operands(text: str) -> OperandPair:
@@ -265,8 +263,9 @@ def parse_operands(text: str) -> OperandPair:
         InputError: the text is too long, or no operands; says where.
     """
     if len(text) > TEXT_LIMIT:
-        what = f"the operands are {len(text)} characters long"
-        raise InputError(what, fix=f"use {TEXT_LIMIT} at most")
+        raise InputError(
+            f"the operands are {len(text)} characters long", fix=f"use {TEXT_LIMIT} at most"
+        )
     operands: dict[str, Operand] = {}
     settings: dict[str, str] = {}
     at = -1
@@ -280,8 +279,8 @@ def parse_operands(text: str) -> OperandPair:
             value = _canonical(text, match.start(1), match[1], name, _SETTINGS[name])
             settings[name], at = value, match.end()
         if text[at:] and text[at] != ";":
-            what = f"';' was expected, not {_text_at(text, at)}"
-            raise _error(text, at, what, "end the operand, or part its operations by |")
+            fix = "end the operand, or part its operations by |"
+            raise _error(text, at, f"';' was expected, not {_text_at(text, at)}", fix)
     if "a" not in operands:
         raise _error(text, 0, "there is no a=", "say what A is filled with")
     return OperandPair(
@@ -311,8 +310,8 @@ def _operand(text: str, at: int) -> tuple[Operand, int]:
     stages = _ORDER[2:] if source.name == "random_bits" else _ORDER[1:]
     while text[at : at + 1] == "|":
         if len(calls) == OPERATIONS_LIMIT:
-            limit = f"use {OPERATIONS_LIMIT} at most"
-            raise _error(text, at, "too many operations in one operand", limit)
+            what = "too many operations in one operand"
+            raise _error(text, at, what, f"use {OPERATIONS_LIMIT} at most")
         call, at = _call(text, at + 1, stages)
         calls.append(call)
         # One cast at most; what stands before an operation on bits is cast by then.
@@ -330,19 +329,23 @@ def _call(text: str, at: int, stages: tuple[Stage, ...]) -> tuple[Call, int]:
         names = tuple(name for name, word in WORDS.items() if word.stage in stages)
         kind = "source" if "source" in stages else "operation"
         raise _unknown(text, begin.start(1), name, names, kind)
-    if word.stage not in stages and "source" in stages:
-        fix = "an operand begins with one"
-        raise _error(text, begin.start(1), f"{name} is no source", fix)
     if word.stage not in stages:
-        why = {
-            "source": "an operand has one source, its first word",
-            "cast": "a matrix is cast once, before operations on bits",
-        }.get(word.stage, "operations on values come before the cast, and not after random_bits")
-        raise _error(text, begin.start(1), f"{name} cannot stand here", why)
+        what, fix = (
+            "cannot stand here",
+            {
+                "source": "an operand has one source, its first word",
+                "cast": "a matrix is cast once, before operations on bits",
+            }.get(
+                word.stage, "operations on values come before the cast, and not after random_bits"
+            ),
+        )
+        if "source" in stages:
+            what, fix = "is no source", "an operand begins with one"
+        raise _error(text, begin.start(1), f"{name} {what}", fix)
     match = word.pattern.match(text, at)
     if match is None:
-        takes = word.usage or "nothing"
-        raise _error(text, at, f"{name} takes {takes}", f"write {name}{word.usage}")
+        what = f"{name} takes {word.usage or 'nothing'}"
+        raise _error(text, at, what, f"write {name}{word.usage}")
     arguments = (
         (f"{name}=" if parameter.named else "")
         + _canonical(text, match.start(name), match[name], f"{name} of {begin[1]}", parameter)
@@ -356,8 +359,8 @@ def _canonical(text: str, at: int, value: str, what: str, parameter: _Parameter)
     try:
         return parameter.canonical(value)
     except ValueError as error:
-        said = repr(value) if value else "missing"
-        raise _error(text, at, f"{what} is {said}", f"it is {parameter.text}") from error
+        said = f"{what} is {repr(value) if value else 'missing'}"
+        raise _error(text, at, said, f"it is {parameter.text}") from error
 
 
 def _value(argument: str) -> Any:
@@ -375,14 +378,13 @@ def _text_at(text: str, at: int) -> str:
 def _unknown(text: str, at: int, name: str, names: tuple[str, ...], kind: str) -> InputError:
     near = difflib.get_close_matches(name, names, n=1)
     fix = f"did you mean {near[0]}?" if near else f"there are {', '.join(names) or 'none'}"
-    said = repr(name) if name else _text_at(text, at)
-    return _error(text, at, f"no {kind} is called {said}", fix)
+    return _error(
+        text, at, f"no {kind} is called {repr(name) if name else _text_at(text, at)}", fix
+    )
 
 
 def _error(text: str, at: int, what: str, fix: str) -> InputError:
-    before = text[:at]
-    line = before.count("\n") + 1
-    column = at - (before.rfind("\n") + 1) + 1
+    line, column = text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)
     return InputError(f"operands, line {line}, column {column}: {what}", fix=fix)
 
 
@@ -415,7 +417,7 @@ def _parts(_: str) -> Sequence[float]:
 
 
 def _bits(dtype: str) -> Sequence[float]:
-    return tuple(sorted({round(part * WIDTHS[dtype]) for part in _PARTS}))
+    return sorted({round(part * WIDTHS[dtype]) for part in _PARTS})
 
 
 def _by_type(narrow: Sequence[float], wide: Sequence[float]) -> Callable[[str], Sequence[float]]:
@@ -533,16 +535,18 @@ def _safetensors_matrix(path: Path, name: str | None) -> Matrix:
     with path.open("rb") as file:
         start = _LENGTH + int.from_bytes(file.read(_LENGTH), "little")
         if start > min(_LENGTH + _HEADER, size):
-            what = f"the header is said to end at byte {_count(start)}, and the file has {size}"
-            raise _fault(path, f"{what}; {_HEADER} bytes are the most")
+            raise _fault(
+                path,
+                f"the header is said to end at byte {_count(start)}, and the file has {size}; "
+                f"{_HEADER} bytes are the most",
+            )
         text = file.read(start - _LENGTH)
     try:
         entries = _ENTRIES.validate_json(text, strict=True)
     except pydantic.ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = shown(".".join(map(str, first["loc"])))
-        what = f"the header is not JSON of tensors: {where} {first['msg']}"
-        raise _fault(path, what) from error
+        raise _fault(path, f"the header is not JSON of tensors: {where} {first['msg']}") from error
     tensors = {key: entry for key, entry in entries.items() if isinstance(entry, _Entry)}
     if name is None:
         of = {k for k, e in tensors.items() if len(e.shape) == 2 and e.dtype in _FILE_TYPES}
@@ -557,9 +561,13 @@ def _safetensors_matrix(path: Path, name: str | None) -> Matrix:
     number = _FILE_TYPES[entry.dtype][1]
     begin, end = entry.data_offsets
     if end - begin != math.prod(entry.shape) * np.dtype(number).itemsize or start + end > size:
-        sides, span = shown("x".join(map(_count, entry.shape))), f"{_count(begin)} to {_count(end)}"
-        what = f"{entry.dtype} of shape {sides} is not bytes {span} of {size - start}"
-        raise _fault(path, what, tensor=name)
+        sides = shown("x".join(map(_count, entry.shape)))
+        raise _fault(
+            path,
+            f"{entry.dtype} of shape {sides} is not bytes {_count(begin)} to {_count(end)} of "
+            f"{size - start}",
+            tensor=name,
+        )
     return np.asarray(np.memmap(path, number, "r", start + begin, entry.shape))
 
 
@@ -573,8 +581,12 @@ def _check_matrix(
         f"numbers are {shown(dtype)}, which no matrix product here computes with": not is_number,
     }
     if why := next((why for why, is_so in faults.items() if is_so), ""):
-        fix = "name a matrix of bf16, fp16, fp8, int8, fp32 or fp64; npy has no bf16 and fp8"
-        raise _fault(path, f"it is no operand of a product: {why}", tensor=name, fix=fix)
+        raise _fault(
+            path,
+            f"it is no operand of a product: {why}",
+            tensor=name,
+            fix="name a matrix of bf16, fp16, fp8, int8, fp32 or fp64; npy has no bf16 and fp8",
+        )
 
 
 def _sha256(matrix: Matrix) -> str:
@@ -714,9 +726,7 @@ def _prune(_: np.random.Generator, values: Float32s, ratio: str) -> Float32s:
 
 
 def _permute(_: np.random.Generator, values: Float32s, lines: str, key: float) -> Float32s:
-    axis = 0 if lines == "rows" else 1
-    order = np.random.default_rng(int(key)).permutation(values.shape[axis])
-    return np.take(values, order, axis=axis)
+    return np.random.default_rng(int(key)).permutation(values, axis=0 if lines == "rows" else 1)
 
 
 def _scale(_: np.random.Generator, values: Float32s, factor: float) -> Float32s:
@@ -841,10 +851,8 @@ def fill_pair(pair: OperandPair, shape: tuple[int, int, int], dtype: str) -> tup
     """Both matrices of a product of `shape` (m, n, k): A is m by k, B is k by n."""
     m, n, k = shape
     a = fill(pair.a, (m, k), dtype, seed=pair.seed, side="a")
-    if not pair.aligned:
-        return a, fill(pair.b, (k, n), dtype, seed=pair.seed, side="b")
-    b = fill(pair.b, (n, k), dtype, seed=pair.seed, side="b")
-    return a, Filled(b.matrix.T, b.non_finite, b.saturated)
+    b = fill(pair.b, (n, k) if pair.aligned else (k, n), dtype, seed=pair.seed, side="b")
+    return a, replace(b, matrix=b.matrix.T) if pair.aligned else b
 
 
 def fill(
@@ -1050,8 +1058,7 @@ def product_fingerprint(
 def features_of(fingerprint: Fingerprint) -> dict[str, float]:
     """A fingerprint as a model takes it: numbers of operands with their letter."""
     whole = asdict(fingerprint)
-    sides = {side: whole.pop(side) for side in ("a", "b")}
-    return {f"{side}_{name}": n for side, of in sides.items() for name, n in of.items()} | whole
+    return {f"{side}_{name}": n for side in "ab" for name, n in whole.pop(side).items()} | whole
 
 
 def _count(number: int) -> str:

@@ -92,8 +92,7 @@ def pattern_of(pair: OperandPair) -> str:
         return f"{call.name}({','.join(chosen)})" if chosen else call.name
 
     def pattern(of: Operand) -> str:
-        calls = [of.source, *(call for call in of.operations if call.name != "cast")]
-        return "|".join(map(words, calls))
+        return "|".join(words(c) for c in (of.source, *of.operations) if c.name != "cast")
 
     a, b = pattern(pair.a), pattern(pair.b)
     both = a if a == b else f"a={a}; b={b}"
