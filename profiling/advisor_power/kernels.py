@@ -488,8 +488,6 @@ class PolledReadings:
 
 SPARE_S = 30.0  # a run that takes so much longer than its executions never ends
 
-_LATE_S = 0.005  # beyond the delay of the sensor: until a reading is in the file of the poller
-
 
 @dataclass(slots=True, kw_only=True)
 class LiveKernelBench:
@@ -525,7 +523,8 @@ class LiveKernelBench:
         run = self.timed(executions, gap_s, lead_s)
         begin_s, end_s = run.starts_s[0] - run.lead_s, run.ends_s[-1]
         read_s = end_s + self.channel.longest_delay_s
-        time.sleep(max(0.0, read_s + _LATE_S - time.monotonic()))
+        # 5 ms later the last reading is in the file of the poller.
+        time.sleep(max(0.0, read_s + 0.005 - time.monotonic()))
         changes = self.read()
         dropped = self._stranger() or changes.held_back(run.starts_s[0], end_s)
         return replace(run, readings=changes.between(begin_s, read_s), dropped=dropped)
@@ -736,7 +735,6 @@ _MOST_DIFFER = 0.03
 _PARTS = 4
 
 _DELAYS = 8  # of those within the spread, how many are looked at
-_LONG_BEFORE_S = 100.0  # power is that of before the runs since then: longer than any window
 
 
 @dataclass(frozen=True, slots=True)
@@ -818,9 +816,8 @@ def deconvolve(stitched: Stitched, sensor: PowerChannel, edges_s: Floats) -> Cur
     tau_s, power_w = stitched.tau_s[inside], stitched.power_w[inside]
     late = (np.arange(_DELAYS) + 0.5) / _DELAYS - 0.5 if sensor.late_s else np.zeros(1)
     ends_s = tau_s + sensor.delay_spread_ms / 1000 * late[:, None]
-    levels = [
-        level_times([span_s]) for span_s in ((-_LONG_BEFORE_S, 0.0), *pairwise(parts_s.tolist()))
-    ]
+    # Before the run power is that of before since 100 s: longer than any window.
+    levels = [level_times([span_s]) for span_s in ((-100.0, 0.0), *pairwise(parts_s.tolist()))]
     parts = window_parts(levels, ends_s.ravel(), sensor.window_ms / 1000, sensor.response)
     parts = parts.reshape(*ends_s.shape, len(levels))
     matrices, before_w = parts[:, :, 1:], stitched.base_w * parts[:, :, 0]
@@ -1221,8 +1218,6 @@ BLOCK_RUNS = 20  # between two ticks of the counter: some seconds, of which a ti
 _LONGEST_RUN_S = 2.0  # power that still changes after so long has no steady state
 
 _LEAST_READINGS = 6
-_CERTAIN_WITHIN = _STEADY_WITHIN / 3  # standard error over mean at which lengths can be compared
-_MOST_CERTAIN_RUNS = 20  # for a mean that is certain
 
 _FRESH = "remove it, or measure again with --fresh"
 
@@ -1231,22 +1226,10 @@ Report = Callable[[Step], object]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _KernelConditions:
-    """Conditions of runs: those under others are in other files."""
-
-    where: Conditions
-    operation: str
-    before: str
-    lead_s: float
-    launches: int
-    sensor_measured_at: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _Head:
-    """First line of a file of runs."""
+    """First line of a file of runs; those under other conditions are in other files."""
 
-    conditions: _KernelConditions
+    conditions: Mapping[str, Any]
     found: _RunLengths
 
 
@@ -1283,15 +1266,15 @@ def measure_operation(
         gap_s = _least_gap_s(channel) + chance.uniform(0, channel.period_ms / 1000)
         return bench.run(executions, gap_s, wanted.lead_s)
 
-    conditions = _KernelConditions(
-        where=Conditions.of(gpu, bench.ready),
-        operation=bench.ready.operation,
-        before=wanted.before,
-        lead_s=wanted.lead_s,
-        launches=bench.ready.launches,
-        sensor_measured_at=record.measured_at,
-    )
-    name = slug(conditions.operation)[:80].strip("-")
+    conditions = {
+        "where": Conditions.of(gpu, bench.ready),
+        "operation": bench.ready.operation,
+        "before": wanted.before,
+        "lead_s": wanted.lead_s,
+        "launches": bench.ready.launches,
+        "sensor_measured_at": record.measured_at,
+    }
+    name = slug(bench.ready.operation)[:80].strip("-")
     # 4 is the form of the lines; runs in another form are left where they are.
     key = name, sha256(f"4 {write(conditions)}".encode()).hexdigest()[:8]
     lines: RecordLines[_Head | _TraceBlock] = RecordLines(
@@ -1418,7 +1401,8 @@ def _enough(powers_w: Sequence[float], runs: int) -> bool:
     if len(powers_w) < _LEAST_READINGS:
         return False
     error_w = float(np.std(powers_w, ddof=1)) / math.sqrt(len(powers_w))
-    return error_w <= _CERTAIN_WITHIN * float(np.mean(powers_w)) or runs >= _MOST_CERTAIN_RUNS
+    # A third of what lengths may differ by: then they can be compared.
+    return error_w <= _STEADY_WITHIN / 3 * float(np.mean(powers_w)) or runs >= 20
 
 
 def _run_blocks(

@@ -44,7 +44,6 @@ twenty times and reads its power. Four ways to read it:
 The truth is the power that the kernel draws when it has run for long.
 """
 
-import itertools
 import json
 import math
 import random
@@ -56,7 +55,6 @@ import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
@@ -67,7 +65,6 @@ import numpy.typing as npt
 from advisor.core.telemetry import ENERGY_GPU, POWER_GPU, POWER_MEMORY, TelemetrySource
 from advisor.core.wording import listed
 from advisor.errors import InputError, SourceError
-from advisor.formats.moments import to_exact_text
 from advisor.predict.profiles import Floats
 from advisor.settings import Settings, python
 from advisor.validity.sensor_record import (
@@ -85,6 +82,7 @@ from advisor_data.bundled import bundled_recording, bundled_sensors
 from advisor_power.gpu_worker import AnsweringJob, WorkerPlace, WorkerReady, open_worker
 from advisor_profiling.telemetry import nvml
 from advisor_profiling.testbed import strangers
+from advisor_profiling.window import Clock
 
 _FORMAT = "advisor-power-trace-2"
 
@@ -606,7 +604,7 @@ def record(
             gpu_model=worker.gpu.model,
             gpu_uuid=worker.gpu.uuid,
             driver=worker.gpu.driver or "",
-            started_at=to_exact_text(datetime.now(UTC)),
+            started_at=Clock().utc(),
             epoch_s=time.time() - time.monotonic(),
         )
         begin_trace(file, header)
@@ -771,17 +769,18 @@ class _Place(NamedTuple):
         return memory_s(self.response, self.window_s) + self.delay_s + self.clock_s
 
 
-_WINDOWS_S = tuple(float(w) for w in np.geomspace(0.003, 1.6, 26))
-
-
 COARSE_S, _FINEST_S = 1e-3, 5e-5
 # Of window, delay, tick and clock: a longer window is much like a longer delay, and so on.
 _MOVES = (
-    *itertools.chain.from_iterable(((i, 0, 0, 0), (0, i, 0, 0)) for i in (-1, 1)),
-    (1, -1, 0, 0), (-1, 1, 0, 0),
+    (-1, 0, 0, 0), (0, -1, 0, 0), (1, 0, 0, 0), (0, 1, 0, 0), (1, -1, 0, 0), (-1, 1, 0, 0),
 )  # fmt: skip
 _CLOCK_MOVES = (
-    *itertools.chain.from_iterable(((0, 0, i, 0), (0, 0, 0, i), (0, i, i, 0)) for i in (-1, 1)),
+    (0, 0, -1, 0),
+    (0, 0, 0, -1),
+    (0, -1, -1, 0),
+    (0, 0, 1, 0),
+    (0, 0, 0, 1),
+    (0, 1, 1, 0),
 )
 
 
@@ -822,7 +821,7 @@ def _fit_window(sample: _Sample) -> _WindowFit:
     # Delays up to 0.4 s, in steps that a window of that length can tell apart.
     places = [
         _Place("mean", window_s, float(delay_s))
-        for window_s in _WINDOWS_S
+        for window_s in np.geomspace(0.003, 1.6, 26).tolist()
         for delay_s in np.arange(0, 0.4, max(0.006, window_s / 4))
     ]
     _, window_s, delay_s, *_ = min(places, key=lambda place: at(sample, place).cost)
@@ -884,8 +883,6 @@ def at(sample: _Sample, place: _Place) -> _WindowFit:
 
 
 _SLOWEST_CLOCK_S, _FASTEST_CLOCK_S = 0.05, 0.008
-_CLOCKS_TRIED = 8
-_LEAST_BETTER = 0.7  # a clock that leaves more of the error is none
 
 
 def _with_clock(sample: _Sample, fit: _WindowFit) -> _WindowFit:
@@ -912,7 +909,7 @@ def _with_clock(sample: _Sample, fit: _WindowFit) -> _WindowFit:
     # Readings come at regular times as well, so that several clocks look much alike.
     peaks = np.flatnonzero((size[1:-1] > size[:-2]) & (size[1:-1] > size[2:])) + 1
     fits: list[_WindowFit] = []
-    for peak in peaks[np.argsort(-size[peaks])][:_CLOCKS_TRIED]:
+    for peak in peaks[np.argsort(-size[peaks])][:8]:
         clock_s = 1 / float(rates[peak])
         tick_s = middle_s + float(np.angle(phases[peak])) / (2 * np.pi) * clock_s
         starts = [
@@ -922,7 +919,8 @@ def _with_clock(sample: _Sample, fit: _WindowFit) -> _WindowFit:
         start = min(starts, key=lambda place: at(sample, place).cost)
         fits += [_refine(sample, start._replace(response=r), COARSE_S) for r in get_args(Response)]
     best = min(fits, key=lambda candidate: candidate.cost, default=fit)
-    return best if best.cost < _LEAST_BETTER * fit.cost else fit
+    # A clock that leaves more of the error is none.
+    return best if best.cost < 0.7 * fit.cost else fit
 
 
 def noise_w(flat: ReadingSeries) -> float | None:
@@ -944,8 +942,6 @@ def slope(x: Floats, y: Floats) -> float:
 
 _TENTHS = 10
 
-_MOST_SPREAD_INTEGRATING = 0.01
-_LEAST_SPREAD_SAMPLING = 0.05
 _LEAST_PHASES = 10
 
 
@@ -965,8 +961,8 @@ def power_channel(trace: Trace, name: str) -> tuple[PowerChannel | None, str]:
     during = readings.between(bursts.begun_s, bursts.ended_s)
     first = period_of(during.times_s)
     if first is None:
-        changes = len(during.values)
-        return None, f"it changed {changes} times during the bursts, too rarely to be fitted"
+        seen = f"it changed {len(during.values)} times during the bursts"
+        return None, f"{seen}, too rarely to be fitted"
     if not first.regular:
         return None, f"only {100 * first.regular_share:.0f} % of its changes keep one period"
     used = readings.between(trace.stages[0].begun_s, bursts.ended_s)
@@ -1070,8 +1066,7 @@ def record_of(trace: Trace, source: str) -> SensorRecord:
     Raises:
         InputError: it ends before the bursts do, so that there is nothing to fit.
     """
-    steps = trace.named(FLAT), trace.named(BURSTS)
-    if not all(len(stages) == 1 and stages[0].on for stages in steps):
+    if [stage.name for stage in trace.named(FLAT, BURSTS) if stage.on] != [FLAT, BURSTS]:
         raise InputError(
             f"the recording of {trace.header.gpu_model} ends before its bursts",
             why="windows and delays are fitted to them",
@@ -1151,11 +1146,11 @@ def _energy_counter(trace: Trace) -> tuple[EnergyCounter | None, str]:
     # A card that warms up draws more from wave to wave, at whichever phase.
     waves_read = ReadingSeries(*np.array(ratios, dtype=np.float64).T)
     spread = float((noise_w(waves_read) or 0.0) / waves_read.values.mean())
-    covers = None if spread <= _LEAST_SPREAD_SAMPLING else False
+    covers = None if spread <= 0.05 else False
     return EnergyCounter(
         period_ms=round(1000 * period.period_s, 2),
         coverage_spread=round(spread, 5),
-        covers_everything=True if spread <= _MOST_SPREAD_INTEGRATING else covers,
+        covers_everything=True if spread <= 0.01 else covers,
     ), ""
 
 

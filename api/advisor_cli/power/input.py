@@ -268,10 +268,11 @@ def _predict(
         return
     print_table(predicted_table(answer.predictions), width=140)
     # What the predictions rest on, and what of them does not.
-    first = answer.predictions[0]
+    first, manifest = answer.predictions[0], model.manifest
+    cards = ", ".join(card.gpu_model for card in manifest.known.cards)
     say(
         f"expected of {first.gpu_model}, {first.units} SMs, not measured; {answer.coverage:.0%} "
-        f"intervals; {model.manifest.line}"
+        f"intervals; model {manifest.version}, {manifest.dataset.points} measured inputs on {cards}"
     )
     say_lines(_notes_of(answer.predictions))
 

@@ -406,11 +406,6 @@ class Matrices:
     b: OperandState
     fingerprint: Fingerprint
 
-    def remove(self) -> None:
-        """Delete the files."""
-        self.a_path.unlink(missing_ok=True)
-        self.b_path.unlink(missing_ok=True)
-
 
 def fill_case(case: InputCase, stem: Path) -> Matrices:
     """Fill the matrices of a case into files that begin with `stem`.
@@ -488,7 +483,6 @@ class RefusedError(JobError):
 
 
 REFERENCE_EVERY = 8  # cases between two references
-_T_95 = 2.26  # Student's t, of the ten batches that an error is made of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -563,7 +557,8 @@ def _measured(
     try:
         outputs, window = run.bench.measure(case, matrices)
     finally:
-        matrices.remove()
+        matrices.a_path.unlink(missing_ok=True)
+        matrices.b_path.unlink(missing_ok=True)
     (rate,) = window.rates
     if rate is None:
         raise RefusedError(
@@ -599,7 +594,8 @@ def _measured(
 
 def _estimate(mean: MeanEstimate) -> Estimate:
     value, stderr = mean.mean, mean.stderr
-    return Estimate(value, None, None) if stderr is None else around(value, _T_95 * stderr)
+    # 2.26: Student's t, of the ten batches that an error is made of.
+    return Estimate(value, None, None) if stderr is None else around(value, 2.26 * stderr)
 
 
 WINDOW_S = 2.1  # some thirty readings, and twenty ticks of the counter

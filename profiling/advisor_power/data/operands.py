@@ -77,17 +77,13 @@ class _Word:
         stage: Where it stands: one source, then operations on values, a cast, operations on bits.
         parameters: By name, in order.
         pattern: What follows the word: a group for each parameter.
+        usage: The names of its parameters, in parentheses.
     """
 
     stage: Stage
     parameters: dict[str, _Parameter]
     pattern: re.Pattern[str]
-
-    @property
-    def usage(self) -> str:
-        """The names of its parameters, in parentheses."""
-        usages = (parameter.usage.format(name) for name, parameter in self.parameters.items())
-        return f"({', '.join(usages)})" if self.parameters else ""
+    usage: str
 
 
 def _number(low: float, high: float, *, whole: bool = False) -> _Parameter:
@@ -143,7 +139,9 @@ def _word(stage: Stage, **takes: _Parameter) -> _Word:
         for place, (name, parameter) in enumerate(takes.items())
     ]
     pattern = rf"\({''.join(parts)}\)\s*" if takes else r"(?!\()"
-    return _Word(stage, takes, re.compile(pattern, re.DOTALL))
+    usages = (parameter.usage.format(name) for name, parameter in takes.items())
+    usage = f"({', '.join(usages)})" if takes else ""
+    return _Word(stage, takes, re.compile(pattern, re.DOTALL), usage)
 
 
 _ANY = _number(-3e38, 3e38)

@@ -51,8 +51,8 @@ from advisor_models.registry import (
     trees_file,
     whole_file,
 )
+from advisor_power.data import SIDE
 from advisor_power.data.measuring import case_of
-from advisor_power.data.of_job import SIDE
 from advisor_power.data.operands import (
     FILE,
     parse_operands,
@@ -407,12 +407,6 @@ class InputManifest:
     settings: Mapping[str, int | float]
     libraries: Mapping[str, str]
     files: Mapping[str, str]
-
-    @property
-    def line(self) -> str:
-        """Where the model is from."""
-        cards = ", ".join(card.gpu_model for card in self.known.cards)
-        return f"model {self.version}, {self.dataset.points} measured inputs on {cards}"
 
 
 def model_folder(home: Path) -> Path:

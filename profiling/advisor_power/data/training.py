@@ -165,12 +165,10 @@ class _InputModel:
                 fix="measure inputs of that type",
             )
         expected_w = np.array([p.idle_w for p in points])
-        for dtype, weights in self.weights.items():
+        for dtype in {p.dtype for p in points}:
             which = [i for i, p in enumerate(points) if p.dtype == dtype]
-            if not which:
-                continue
             of, trees = [points[i] for i in which], self.trees.get(dtype)
-            expected = parts(of) @ weights
+            expected = parts(of) @ self.weights[dtype]
             if trees is not None:
                 expected = trees.predict(np.column_stack([expected, columns(of)]))
             expected_w[which] += expected
