@@ -221,14 +221,12 @@ class GpuWorker(Generic[ReadyT]):
     """A worker that is ready.
 
     Attributes:
-        base: Its environment, without limits.
         gpu: Where it runs, with its number of SMs.
         later_strangers: Lists processes that have come to the GPU since the worker was ready.
     """
 
     job: AnsweringJob
     ready: ReadyT
-    base: Mapping[str, str]
     gpu: Gpu
     source: TelemetrySource
     later_strangers: Callable[[], Collection[int]]
@@ -253,14 +251,14 @@ def open_worker(
         check_safe_count(place.units, gpu, settings.home, allow_unsafe=place.allow_unsafe)
         folder = open_home(settings.home, "logs", f"{name}-{Clock().utc().replace(':', '')}")
         workload = Job(name=name, command=(place.python, str(workload_path(script)), *options))
-        base = settings.job_environment()
         with closing(NvmlSource(gpu.uuid)) as source:
-            job, said = started(workload, ready, backend, base, folder, place.units)
+            job, said = started(
+                workload, ready, backend, settings.job_environment(), folder, place.units
+            )
             with closing(job):
                 yield GpuWorker(
                     job=job,
                     ready=said,
-                    base=base,
                     gpu=gpu,
                     source=source,
                     later_strangers=later_strangers(gpu.uuid),

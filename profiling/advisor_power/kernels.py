@@ -455,13 +455,13 @@ class PolledReadings:
     def read(self) -> None:
         """Take in what was written since."""
         *lines, self._half = (self._half + self._file.read()).split("\n")
-        for kind, *values in map(json.loads, lines):
-            if kind == "look":
-                at_s, reasons, _ = values
-                self._looks.append((at_s, frozenset(reasons)))
-            else:
-                channel, at_s, power_w, _ = values
-                self._readings[channel].append(PowerReading(at_s, power_w))
+        for line in map(json.loads, lines):
+            match line:
+                case ["look", at_s, reasons, _]:
+                    self._looks.append((at_s, frozenset(reasons)))
+                case reading:
+                    _, channel, at_s, power_w, _ = reading
+                    self._readings[channel].append(PowerReading(at_s, power_w))
 
     def between(
         self, begin_s: float, end_s: float, channel: str = INSTANT

@@ -45,7 +45,6 @@ The truth is the power that the kernel draws when it has run for long.
 """
 
 import json
-import math
 import random
 import select
 import subprocess
@@ -393,7 +392,7 @@ def poll_into(
 
 def burst_poll(source: TelemetrySource, clock: Callable[[], float] = time.monotonic) -> _Poll:
     """Changes of the instant power whose moment is known, of the memory, and of the reasons."""
-    changes, polls, before_s, reasons = ChangedReadings(math.inf), 0, -math.inf, ""
+    changes, polls, before_s, reasons = ChangedReadings(np.inf), 0, -np.inf, ""
 
     def poll(now_s: float) -> list[list[Any]]:
         nonlocal polls, before_s, reasons
@@ -608,7 +607,7 @@ def record(
             epoch_s=time.time() - time.monotonic(),
         )
         begin_trace(file, header)
-        with recorders(worker.gpu.uuid, file, worker.base) as watching:
+        with recorders(worker.gpu.uuid, file, settings.environment) as watching:
 
             def run(stages: Sequence[LoadStage]) -> None:
                 left_s = sum(stage.length_s for stage in stages)

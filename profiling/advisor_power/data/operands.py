@@ -212,8 +212,8 @@ class Call:
 
     def named(self, name: str) -> str | None:
         """What is in the quotes of the argument with a name; None: it is left out."""
-        given = (a.removeprefix(f"{name}=") for a in self.arguments if a.startswith(f"{name}="))
-        return next(map(json.loads, given), None)
+        of_name = (a.partition("=") for a in self.arguments if a.startswith(f"{name}="))
+        return next((json.loads(quoted) for _, _, quoted in of_name), None)
 
     def __str__(self) -> str:
         return f"{self.name}({','.join(self.arguments)})" if self.arguments else self.name
@@ -460,7 +460,6 @@ _FILE_TYPES: dict[str, tuple[str, Any]] = {
 _NAMES = {np.dtype(number): name for name, number in _FILE_TYPES.values()}
 
 _LONGEST = 80  # characters of a name that are repeated in a message
-_NPY = b"\x93NUMPY"
 _LENGTH = 8  # bytes of the length of a safetensors header
 _HEADER = 100_000_000  # bytes of such a header; the library's own limit
 _PICKLES = (b"PK\x03\x04", *(bytes([0x80, protocol]) for protocol in range(2, 6)))
@@ -502,8 +501,19 @@ def open_matrix(path: Path, name: str | None = None) -> Matrix:
     with InputError.instead_of(OSError, f"{_printable(str(path))} cannot be read"):
         with path.open("rb") as file:
             start = file.read(64)
-        if start.startswith(_NPY):
-            return _npy_matrix(path, name)
+        if start.startswith(b"\x93NUMPY"):
+            if name is not None:
+                raise _fault(
+                    path, f"it has no tensor {shown(name)}", fix="an npy file has one array"
+                )
+            try:
+                found: Matrix = np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
+            except Exception as error:  # the header is parsed as Python: whatever that raises
+                raise _fault(
+                    path, f"numpy cannot map it: {shown(str(error).partition(chr(10))[0])}"
+                ) from error
+            _check_matrix(path, name, str(found.dtype), found.dtype in _NAMES, found.shape)
+            return found
         if start[_LENGTH : _LENGTH + 1] == b"{":
             return _safetensors_matrix(path, name)
     if start.startswith(b"version https://git-lfs"):
@@ -513,19 +523,6 @@ def open_matrix(path: Path, name: str | None = None) -> Matrix:
     raise _fault(
         path, "it is neither safetensors nor npy, or cut off", fix="convert it, or copy it"
     )
-
-
-def _npy_matrix(path: Path, name: str | None) -> Matrix:
-    if name is not None:
-        raise _fault(path, f"it has no tensor {shown(name)}", fix="an npy file has one array")
-    try:
-        found: Matrix = np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
-    except Exception as error:  # the header is parsed as Python: whatever that raises
-        raise _fault(
-            path, f"numpy cannot map it: {shown(str(error).partition(chr(10))[0])}"
-        ) from error
-    _check_matrix(path, name, str(found.dtype), found.dtype in _NAMES, found.shape)
-    return found
 
 
 def _safetensors_matrix(path: Path, name: str | None) -> Matrix:
@@ -765,19 +762,17 @@ FILE = "file"
 
 def pinned(pair: OperandPair) -> OperandPair:
     """The same operands, each file with the hash of its content, so that their text is a key."""
-    hashed: dict[Call, Call] = {}
 
-    def of(operand: Operand) -> Operand:
-        if operand.source.name != FILE:
-            return operand
-        if operand.source not in hashed:
-            sha256 = _sha256(_matrix(operand.source))
-            if (given := operand.source.named("sha256")) is not None:
-                _check_hash(operand.source, given, sha256)
-            hashed[operand.source] = _with_hash(operand.source, sha256)
-        return replace(operand, source=hashed[operand.source])
+    @functools.cache  # both operands may name one file
+    def hashed(source: Call) -> Call:
+        if source.name != FILE:
+            return source
+        sha256 = _sha256(_matrix(source))
+        _check_hash(source, sha256)
+        return _with_hash(source, sha256)
 
-    return replace(pair, a=of(pair.a), b=of(pair.b))
+    a, b = (replace(operand, source=hashed(operand.source)) for operand in (pair.a, pair.b))
+    return replace(pair, a=a, b=b)
 
 
 def _from_file(source: Call, shape: _Shape) -> Float32s:
@@ -787,14 +782,14 @@ def _from_file(source: Call, shape: _Shape) -> Float32s:
         InputError: as `pinned`; the text has no hash, or the matrix is smaller than `shape`.
     """
     matrix = _matrix(source)
-    given, sha256 = source.named("sha256"), _sha256(matrix)
-    if given is None:
+    sha256 = _sha256(matrix)
+    if source.named("sha256") is None:
         raise InputError(
             f"{source} does not say which content it means",
             why="a result must be of the numbers that were measured, whatever the file becomes",
             fix=f"write {_with_hash(source, sha256)}",
         )
-    _check_hash(source, given, sha256)
+    _check_hash(source, sha256)
     if matrix.shape[0] < shape[0] or matrix.shape[1] < shape[1]:
         raise InputError(
             f"{source} has {matrix.shape[0]} by {matrix.shape[1]} elements, "
@@ -814,8 +809,8 @@ def _matrix(source: Call) -> Matrix:
     return found
 
 
-def _check_hash(source: Call, given: str, sha256: str) -> None:
-    if given != sha256:
+def _check_hash(source: Call, sha256: str) -> None:
+    if (given := source.named("sha256")) not in (None, sha256):
         raise InputError(
             f"{shown(source.values[0])} is not what it was: sha256 is {sha256}, not {given}",
             fix="put the old content back, or leave sha256 out and measure the new one",

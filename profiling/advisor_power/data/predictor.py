@@ -11,16 +11,15 @@ logarithm of measured over physical power above idle.
 """
 
 import math
-import re
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
-from cachetools import LRUCache
 
 from advisor.core.gpu import check_card_units
 from advisor.core.objectives import Interval
@@ -28,7 +27,7 @@ from advisor.core.records import grouped
 from advisor.errors import InputError, ModelError
 from advisor.files import open_home
 from advisor.formats.moments import is_utc
-from advisor.formats.wire import read
+from advisor.formats.wire import read, slug
 from advisor.predict.profiles import Floats, rounded
 from advisor.wire.power import (
     FEATURES,
@@ -321,7 +320,6 @@ _RETRAIN = (
 )
 
 _filling, _loading = threading.Lock(), threading.Lock()
-_loaded: "LRUCache[tuple[Path, int], InputPredictor]" = LRUCache(4)
 
 
 class NoInputModelError(ModelError):
@@ -416,7 +414,7 @@ def model_folder(home: Path) -> Path:
 
 def bundled_folder(gpu_model: str) -> Path:
     """The folder of the model of a GPU model, if one comes with advisor."""
-    return BUNDLED / re.sub(r"[^a-z0-9]+", "-", gpu_model.lower())
+    return BUNDLED / slug(gpu_model)
 
 
 def find_input_model(home: Path, gpu_model: str | None = None) -> Path | None:
@@ -442,15 +440,16 @@ def load_input_model(home: Path, gpu_model: str | None = None) -> "InputPredicto
     if folder is None:
         raise NoInputModelError
     with _loading:
-        # Read again where another one was made.
-        key = folder, (folder / MANIFEST).stat().st_mtime_ns
-        if key not in _loaded:
-            _loaded[key] = InputPredictor(folder)
-        return _loaded[key]
+        return _loaded(folder, (folder / MANIFEST).stat().st_mtime_ns)
+
+
+@lru_cache(4)
+def _loaded(folder: Path, _: int) -> "InputPredictor":
+    """Read again where another one was made, which shows in its time."""
+    return InputPredictor(folder)
 
 
 def _read_input_manifest(folder: Path) -> InputManifest:
-    """The manifest of a folder alone."""
     return parsed_manifest(folder / MANIFEST, whole_file(folder / MANIFEST, _RETRAIN))
 
 
@@ -522,7 +521,8 @@ class InputPredictor:
         runs = [self._run(product, of, factor, limit_w) for factor in (1.0, *of.bounds.factors)]
         run, power_w = runs[0]
         flop = 2.0 * math.prod(wanted.shape)
-        usual = of.usual and self._run(replace(product, features=of.usual), of, 1.0, limit_w)
+        usual = replace(product, features=of.usual) if of.usual is not None else None
+        usual_w = usual and self._run(usual, of, 1.0, limit_w)[1]
         values = zip(feature_matrix([product])[0], of.ranges, strict=True)
         outside = (v < low - _OUTSIDE or v > high + _OUTSIDE for v, (low, high) in values)
         if any(outside) or abs(wanted.features["a_zeros"] - wanted.features["b_zeros"]) > _OUTSIDE:
@@ -537,7 +537,7 @@ class InputPredictor:
             power_w=_interval(watts for _, watts in runs),
             work_per_s=_interval(run.flop_per_s for run, _ in runs),
             energy_j=_interval(watts * flop / run.flop_per_s for run, watts in runs),
-            usual_ratio=power_w / usual[1] if usual else None,
+            usual_ratio=power_w / usual_w if usual_w else None,
             clock_mhz=run.clock_mhz,
             power_limit_w=None if math.isinf(limit_w) else limit_w,
             at_limit=run.clock_mhz < product.clock_mhz,

@@ -217,7 +217,6 @@ def start(folder: Path, units: int | None = None) -> LiveKernelBench:
     worker = GpuWorker(
         job=job,
         ready=ready,
-        base={},
         gpu=backend.gpu,
         source=unused,
         later_strangers=tuple,
