@@ -48,7 +48,7 @@ from advisor_cli.measure.testbeds import (
     stoppable,
 )
 from advisor_data.bundled import bundled_set_points, bundled_set_references, bundled_solo_points
-from advisor_power.data.of_job import with_fingerprint
+from advisor_power.data import with_fingerprint
 from advisor_profiling import reports
 from advisor_profiling.campaign.campaign import Cost, new_run
 from advisor_profiling.campaign.plan import (

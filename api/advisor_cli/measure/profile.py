@@ -64,7 +64,7 @@ from advisor_cli.measure.testbeds import (
 )
 from advisor_data import open_store
 from advisor_data.bundled import bundled_solo_points
-from advisor_power.data.of_job import with_fingerprint
+from advisor_power.data import with_fingerprint
 from advisor_profiling import reports
 from advisor_profiling.campaign.campaign import (
     DEFAULT_SHARES,

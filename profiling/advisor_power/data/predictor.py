@@ -11,15 +11,15 @@ logarithm of measured over physical power above idle.
 """
 
 import math
-import re
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
-from cachetools import LRUCache
 
 from advisor.core.gpu import check_card_units
 from advisor.core.objectives import Interval
@@ -27,7 +27,7 @@ from advisor.core.records import grouped
 from advisor.errors import InputError, ModelError
 from advisor.files import open_home
 from advisor.formats.moments import is_utc
-from advisor.formats.wire import read
+from advisor.formats.wire import read, slug
 from advisor.predict.profiles import Floats, rounded
 from advisor.wire.power import (
     FEATURES,
@@ -50,8 +50,8 @@ from advisor_models.registry import (
     trees_file,
     whole_file,
 )
+from advisor_power.data import SIDE
 from advisor_power.data.measuring import case_of
-from advisor_power.data.of_job import SIDE
 from advisor_power.data.operands import (
     FILE,
     parse_operands,
@@ -86,16 +86,14 @@ def feature_matrix(products: Sequence[Product]) -> Floats:
 
 def parts(products: Sequence[Product]) -> Floats:
     """What each weight is multiplied with, W at weight 1; shape (products, parts)."""
-    features = feature_matrix(products)
+    features, one = feature_matrix(products), np.ones(len(products))
     saving = np.isin(FEATURES, ("a_zeros", "b_zeros", "zero_products", "sum_non_finite"))
-    count = len(products)
-    of_operation = np.column_stack([np.ones(count), np.where(saving, 1 - features, features)])
+    of_operation = np.column_stack([one, np.where(saving, 1 - features, features)])
     tera_per_s = np.array([p.flop_per_s / 1e12 for p in products])[:, None]
     clock_ghz = np.array([p.clock_mhz / 1000 for p in products])[:, None]
     units = np.array([p.units for p in products], dtype=float)[:, None]
-    by_units = units * clock_ghz**SM_POWER_EXPONENT
     by_rate = of_operation * tera_per_s * clock_ghz**_WORK_EXPONENT
-    return np.column_stack([np.ones(count), by_units, by_rate])
+    return np.column_stack([one, units * clock_ghz**SM_POWER_EXPONENT, by_rate])
 
 
 def evened(features: Mapping[str, float]) -> dict[str, float]:
@@ -173,16 +171,15 @@ class MeasuredCards:
 
     def card(self, gpu_model: str | None = None) -> _MeasuredCard:
         """The card of a GPU model; None: the only one."""
-        names = [card.gpu_model for card in self.cards]
-        if gpu_model is None and len(names) == 1:
-            return self.cards[0]
-        if gpu_model not in names:
+        of_model = [card for card in self.cards if gpu_model in (None, card.gpu_model)]
+        if len(of_model) != 1:
             lack = "no GPU model was named" if gpu_model is None else f"{gpu_model} has no inputs"
             raise InputError(
-                f"{lack}: there are measured ones of {', '.join(names)}",
+                f"{lack}: there are measured ones of "
+                f"{', '.join(card.gpu_model for card in self.cards)}",
                 fix="name one of these as GPU model, or measure: advisor power input",
             )
-        return next(card for card in self.cards if card.gpu_model == gpu_model)
+        return of_model[0]
 
     def product(
         self,
@@ -265,9 +262,8 @@ def measured_cards(points: Sequence[InputPoint]) -> MeasuredCards:
         )
         for (gpu_model, dtype, shape, units), of_pace in sorted(by_pace.items())
     ]
-    models = sorted({p.gpu_model for p in points})
-    cards = [_card(name, [p for p in points if p.gpu_model == name]) for name in models]
-    return MeasuredCards(tuple(cards), tuple(paces))
+    by_model = sorted(grouped(points, lambda p: p.gpu_model).items())
+    return MeasuredCards(tuple(_card(name, of) for name, of in by_model), tuple(paces))
 
 
 def _card(name: str, points: Sequence[InputPoint]) -> _MeasuredCard:
@@ -304,9 +300,9 @@ def held_to(
 
 
 def _scaled(products: Sequence[P], of_clock: Floats) -> list[P]:
-    both = zip(products, map(float, of_clock), strict=True)
     return [
-        replace(p, clock_mhz=part * p.clock_mhz, flop_per_s=part * p.flop_per_s) for p, part in both
+        replace(p, clock_mhz=part * p.clock_mhz, flop_per_s=part * p.flop_per_s)
+        for p, part in zip(products, of_clock.tolist(), strict=True)
     ]
 
 
@@ -324,7 +320,6 @@ _RETRAIN = (
 )
 
 _filling, _loading = threading.Lock(), threading.Lock()
-_loaded: "LRUCache[tuple[Path, int], InputPredictor]" = LRUCache(4)
 
 
 class NoInputModelError(ModelError):
@@ -411,12 +406,6 @@ class InputManifest:
     libraries: Mapping[str, str]
     files: Mapping[str, str]
 
-    @property
-    def line(self) -> str:
-        """Where the model is from."""
-        cards = ", ".join(card.gpu_model for card in self.known.cards)
-        return f"model {self.version}, {self.dataset.points} measured inputs on {cards}"
-
 
 def model_folder(home: Path) -> Path:
     """The folder into which `advisor power train` writes; it is made."""
@@ -425,7 +414,7 @@ def model_folder(home: Path) -> Path:
 
 def bundled_folder(gpu_model: str) -> Path:
     """The folder of the model of a GPU model, if one comes with advisor."""
-    return BUNDLED / re.sub(r"[^a-z0-9]+", "-", gpu_model.lower())
+    return BUNDLED / slug(gpu_model)
 
 
 def find_input_model(home: Path, gpu_model: str | None = None) -> Path | None:
@@ -434,18 +423,14 @@ def find_input_model(home: Path, gpu_model: str | None = None) -> Path | None:
     A model of this host goes first, unless it is of another GPU model and a bundled one is of the
     named one; last goes the first bundled model.
     """
-    trained = home / _MODEL_FOLDER
-    first = [trained]
+    folders = [home / _MODEL_FOLDER]
     if gpu_model is not None:
-        try:
-            is_of = gpu_model in {
-                card.gpu_model for card in _read_input_manifest(trained).known.cards
-            }
-        except ModelError:
-            is_of = True  # loading a damaged model raises; another one does not replace it
-        named = bundled_folder(gpu_model)
-        first = [trained, named] if is_of else [named, trained]
-    folders = (*first, *sorted(BUNDLED.glob("*")))
+        folders.append(bundled_folder(gpu_model))
+        with suppress(ModelError):  # loading a damaged model raises; no other one replaces it
+            cards = _read_input_manifest(folders[0]).known.cards
+            if gpu_model not in {card.gpu_model for card in cards}:
+                folders.reverse()
+    folders += sorted(BUNDLED.glob("*"))
     return next((folder for folder in folders if (folder / MANIFEST).exists()), None)
 
 
@@ -455,15 +440,16 @@ def load_input_model(home: Path, gpu_model: str | None = None) -> "InputPredicto
     if folder is None:
         raise NoInputModelError
     with _loading:
-        # Read again where another one was made.
-        key = folder, (folder / MANIFEST).stat().st_mtime_ns
-        if key not in _loaded:
-            _loaded[key] = InputPredictor(folder)
-        return _loaded[key]
+        return _loaded(folder, (folder / MANIFEST).stat().st_mtime_ns)
+
+
+@lru_cache(4)
+def _loaded(folder: Path, _: int) -> "InputPredictor":
+    """Read again where another one was made, which shows in its time."""
+    return InputPredictor(folder)
 
 
 def _read_input_manifest(folder: Path) -> InputManifest:
-    """The manifest of a folder alone."""
     return parsed_manifest(folder / MANIFEST, whole_file(folder / MANIFEST, _RETRAIN))
 
 
@@ -535,9 +521,8 @@ class InputPredictor:
         runs = [self._run(product, of, factor, limit_w) for factor in (1.0, *of.bounds.factors)]
         run, power_w = runs[0]
         flop = 2.0 * math.prod(wanted.shape)
-        usual_w = None
-        if of.usual is not None:
-            _, usual_w = self._run(replace(product, features=of.usual), of, 1.0, limit_w)
+        usual = replace(product, features=of.usual) if of.usual is not None else None
+        usual_w = usual and self._run(usual, of, 1.0, limit_w)[1]
         values = zip(feature_matrix([product])[0], of.ranges, strict=True)
         outside = (v < low - _OUTSIDE or v > high + _OUTSIDE for v, (low, high) in values)
         if any(outside) or abs(wanted.features["a_zeros"] - wanted.features["b_zeros"]) > _OUTSIDE:
@@ -552,7 +537,7 @@ class InputPredictor:
             power_w=_interval(watts for _, watts in runs),
             work_per_s=_interval(run.flop_per_s for run, _ in runs),
             energy_j=_interval(watts * flop / run.flop_per_s for run, watts in runs),
-            usual_ratio=None if usual_w is None else power_w / usual_w,
+            usual_ratio=power_w / usual_w if usual_w else None,
             clock_mhz=run.clock_mhz,
             power_limit_w=None if math.isinf(limit_w) else limit_w,
             at_limit=run.clock_mhz < product.clock_mhz,
