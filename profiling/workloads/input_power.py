@@ -47,13 +47,17 @@ def _checked(command: dict[str, Any], a: Any, b: Any, c: Any, first: Any) -> dic
     # In float64, and the sums of the absolute products.
     expected, scale = some @ others, some.abs() @ others.abs()
     error, compared = _error(c, _double(_picked(c, rows)), expected, scale, a.shape[1])
+    # Sums of int8 reach no end of the range of their type, and there is no NaN among them.
+    has_ends = c.is_floating_point() and c.element_size() > 1
+    bits = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[c.element_size()]
     return {
         "elements": c.numel(),
         "type": str(c.dtype).removeprefix("torch."),
-        "nan": _count(c, torch.isnan),
-        "infinite": _count(c, torch.isinf),
-        "saturated": _saturated(c),
-        "unwritten": _unwritten(c, first),
+        "nan": int(torch.isnan(c).sum()) if has_ends else 0,
+        "infinite": int(torch.isinf(c).sum()) if has_ends else 0,
+        "saturated": int((c.abs() == torch.finfo(c.dtype).max).sum()) if has_ends else 0,
+        # What depends on what was there before, no launch wrote.
+        "unwritten": int((c.view(bits) != first.view(bits)).sum()),
         "rows": len(rows),
         "compared": compared,
         "error": error,
@@ -88,23 +92,6 @@ def _error(c: Any, got: Any, expected: Any, scale: Any, steps: int) -> tuple[flo
     if not off.isfinite().all():
         return _NOT_FINITE, int(usable.sum())
     return float((off.clamp(min=0) / scale[usable].clamp(min=_LEAST)).max()), int(usable.sum())
-
-
-def _count(c: Any, of: Any) -> int:
-    return int(of(c).sum()) if c.is_floating_point() and c.element_size() > 1 else 0
-
-
-def _saturated(c: Any) -> int:
-    """Elements at an end of the range of their type; sums of int8 reach none."""
-    if not c.is_floating_point() or c.element_size() == 1:
-        return 0
-    return int((c.abs() == torch.finfo(c.dtype).max).sum())
-
-
-def _unwritten(c: Any, first: Any) -> int:
-    """Elements that depend on what was there before: no launch wrote them."""
-    bits = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[c.element_size()]
-    return int((c.view(bits) != first.view(bits)).sum())
 
 
 # Launches are put together to a graph that takes about so long.
@@ -154,11 +141,7 @@ class Player:
         first = None
         launch_s = self._seconds(launch)
         count = max(1, min(MOST_LAUNCHES, math.ceil(_STEP_S / launch_s))) if self._cuda else 1
-        in_graph = False
-        if self._cuda:
-            in_graph, (step, *_) = captured([launch], count)
-        else:
-            step = launch
+        in_graph, (step, *_) = captured([launch], count) if self._cuda else (False, [launch])
         # The launch is kept with the graph, which only has the addresses of its matrices.
         self._step, self._kept = step, launch
         self._finished = Finished(

@@ -221,16 +221,12 @@ def launches(args: argparse.Namespace) -> list[Callable[[], object]]:
     if args.call:
         return [called(args.call)]
     torch.set_float32_matmul_precision("high" if args.dtype == "tf32" else "highest")
-    if args.name in COLLECTIVES:
-        make_operation = _gather if args.name == "all-gather" else _reduce
-        return [make_operation(args, torch_type(args.dtype))]
-    make = {"gemm": _product, "gemv": _product, "triad": _triad, "copy": _copy}[args.name]
-    first, size_bytes = make(args)
     sets = 1
     if args.rotate:
         # Rotating inputs are four times as large as the cache of the GPU.
-        sets = max(2, -(-4 * torch.cuda.get_device_properties(0).L2_cache_size // size_bytes))
-    return [first, *(make(args)[0] for _ in range(sets - 1))]
+        cache_bytes = torch.cuda.get_device_properties(0).L2_cache_size
+        sets = max(2, math.ceil(4 * cache_bytes / (work(args)["launch_bytes"] or 1)))
+    return [_MAKERS[args.name](args, torch_type(args.dtype)) for _ in range(sets)]
 
 
 def called(text: str) -> Callable[[], object]:
@@ -243,28 +239,33 @@ def called(text: str) -> Callable[[], object]:
     return function
 
 
-def _product(args: argparse.Namespace) -> tuple[Callable[[], object], int]:
+def _product(args: argparse.Namespace, dtype: Any) -> Callable[[], object]:
     n = 1 if args.name == "gemv" else args.n
-    dtype = torch_type(args.dtype)
     a, b = (torch.randn(shape, dtype=dtype) for shape in ((args.m, args.k), (args.k, n)))
     c = torch.empty((args.m, n), dtype=dtype)
-    return (lambda: torch.mm(a, b, out=c)), _bytes(a, b, c)
+    return lambda: torch.mm(a, b, out=c)
 
 
-def _triad(args: argparse.Namespace) -> tuple[Callable[[], object], int]:
-    b, c = (torch.randn(args.m, dtype=torch_type(args.dtype)) for _ in range(2))
+def _triad(args: argparse.Namespace, dtype: Any) -> Callable[[], object]:
+    b, c = (torch.randn(args.m, dtype=dtype) for _ in range(2))
     a = torch.empty_like(b)
-    return (lambda: torch.add(b, c, alpha=3.0, out=a)), _bytes(a, b, c)
+    return lambda: torch.add(b, c, alpha=3.0, out=a)
 
 
-def _copy(args: argparse.Namespace) -> tuple[Callable[[], object], int]:
-    b = torch.randn(args.m, dtype=torch_type(args.dtype))
+def _copy(args: argparse.Namespace, dtype: Any) -> Callable[[], object]:
+    b = torch.randn(args.m, dtype=dtype)
     a = torch.empty_like(b)
-    return (lambda: a.copy_(b)), _bytes(a, b)
+    return lambda: a.copy_(b)
 
 
-def _bytes(*tensors: Any) -> int:
-    return sum(tensor.nbytes for tensor in tensors)
+_MAKERS = {
+    "gemm": _product,
+    "gemv": _product,
+    "triad": _triad,
+    "copy": _copy,
+    "all-gather": _gather,
+    "all-reduce": _reduce,
+}
 
 
 # An execution is as many launches as take this long: shorter ones events do not time well.

@@ -136,11 +136,6 @@ class _LibraryProduct:
         _, n, k = self.shape[-3:]
         return k if self.kind.endswith("gradient") else n
 
-    @property
-    def tolerance(self) -> float:
-        """How far a row of the result, times a random vector, may be off."""
-        return product_tolerance(self.dtype, self.inner, self.columns)
-
 
 def products(tiny: bool = False) -> list[_LibraryProduct]:
     """All matrix products that are tried."""
@@ -311,13 +306,15 @@ def _count_wrong_rows(product: _LibraryProduct, noise: _Noise) -> int:
         product_rows = torch.nn.functional.linear(left, right.t(), bias)
     else:
         product_rows = _multiply(product, left, right)
-    return wrong_rows(_dot, product_rows, left, right, vector, product.tolerance, offset)
+    tolerance = product_tolerance(product.dtype, product.inner, product.columns)
+    return wrong_rows(_dot, product_rows, left, right, vector, tolerance, offset)
 
 
 def _factors(product: _LibraryProduct, noise: _Noise) -> tuple[Any, Any]:
     *batch, m, n, k = product.shape
+    most = 127 if product.dtype == "int8" else 1
     x, w, g = (
-        _as_type(noise(*batch, *sides, seed=seed), product.dtype)
+        (noise(*batch, *sides, seed=seed) * most).to(torch_type(product.dtype))
         for seed, sides in enumerate(((m, k), (n, k), (m, n)), 1)
     )
     if product.kind == "data gradient":
@@ -325,10 +322,6 @@ def _factors(product: _LibraryProduct, noise: _Noise) -> tuple[Any, Any]:
     if product.kind == "weight gradient":
         return g.t(), x
     return x, w.transpose(-1, -2)
-
-
-def _as_type(values: Any, dtype: str) -> Any:
-    return (values * 127 if dtype == "int8" else values).to(torch_type(dtype))
 
 
 def _multiply(product: _LibraryProduct, left: Any, right: Any) -> Any:
@@ -429,28 +422,22 @@ def _convolutions() -> Iterator[_Operation]:
                     dtype,
                     "tf32" if dtype == "fp32" else dtype,  # PyTorch's default for convolutions
                     (x, w),
-                    _convolution(stride, memory_format),
+                    partial(_convolve, stride, memory_format),
                 )
 
 
-def _convolution(stride: int, memory_format: Any) -> Callable[..., Any]:
-    def convolve(x: Any, w: Any) -> Any:
-        x, w = x.to(memory_format=memory_format), w.to(memory_format=memory_format)
-        groups = x.shape[1] // w.shape[1]
-        return torch.nn.functional.conv2d(x, w, None, stride, w.shape[2] // 2, groups=groups)
-
-    return convolve
+def _convolve(stride: int, memory_format: Any, x: Any, w: Any) -> Any:
+    x, w = x.to(memory_format=memory_format), w.to(memory_format=memory_format)
+    groups = x.shape[1] // w.shape[1]
+    return torch.nn.functional.conv2d(x, w, None, stride, w.shape[2] // 2, groups=groups)
 
 
 def _attention() -> Iterator[_Operation]:
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
-    def attend(kind: SDPBackend) -> Callable[..., Any]:
-        def function(q: Any, k: Any, v: Any) -> Any:
-            with sdpa_kernel(kind):
-                return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
-
-        return function
+    def attend(kind: SDPBackend, q: Any, k: Any, v: Any) -> Any:
+        with sdpa_kernel(kind):
+            return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
 
     kinds = {
         "flash": SDPBackend.FLASH_ATTENTION,
@@ -462,7 +449,7 @@ def _attention() -> Iterator[_Operation]:
             if kind is not None:
                 yield _Operation(
                     f"attention {dtype} {name}", dtype, dtype, (_ATTENTION,) * 3,
-                    attend(kind), reference=attend(SDPBackend.MATH),
+                    partial(attend, kind), reference=partial(attend, SDPBackend.MATH),
                 )  # fmt: skip
 
 
@@ -499,51 +486,58 @@ BANK, TINY_BANK = 1 << 26, 1 << 20
 
 
 def _main() -> None:
-    options = _options()
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--write", type=Path, metavar="FILE", help="compute the reference")
+    what.add_argument("--reference", type=Path, metavar="FILE", help="compare with it")
+    what.add_argument("--libraries", action="store_true", help="only say their versions")
+    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
+    parser.add_argument("--tiny", action="store_true", help="as small as possible: a smoke test")
+    options = parser.parse_args()
     if options.libraries:
         print(json.dumps(_libraries()))
         return
     noise = _Noise(options.device, TINY_BANK if options.tiny else BANK)
+    every = {p.name: partial(_count_wrong_rows, p, noise) for p in products(options.tiny)}
+    operations = _operations(options.tiny)
+    every |= {o.name: partial(_compute, o, noise) for o in operations}
     if options.write:
-        values, reference = _make_reference(noise, options.tiny)
+        tried = {name: _attempt(value_of) for name, value_of in every.items()}
+        values = {name: value for name, (value, refusal) in tried.items() if not refusal}
+        skipped = {name: refusal for name, (_, refusal) in tried.items() if refusal}
+        # What is right: of operations in float64, where there is that.
+        right = dict.fromkeys(every, 0)
+        for operation in operations:
+            wide, refusal = _attempt(partial(_compute, operation, noise, wide=True))
+            right[operation.name] = values.get(operation.name) if refusal else wide
+        reference = {"values": {name: right[name] for name in values}, "skipped": skipped}
         options.write.write_text(json.dumps(reference))
     else:
         reference = json.loads(options.reference.read_text())
-        every = _every(noise, options.tiny)
         values = {name: every[name]() for name in reference["values"]}
     on_gpu = options.device != "cpu"
     answer = {
         "units": torch.cuda.get_device_properties(0).multi_processor_count if on_gpu else None,
         "libraries": _libraries(),
         "operations": list(values),
-        "wrong": wrong_names(
-            values,
-            reference["values"],
-            {o.name: o.rounding for o in _operations(options.tiny)},
-        ),
+        "wrong": wrong_names(values, reference["values"], {o.name: o.rounding for o in operations}),
         "skipped": reference["skipped"],
         "values": values,
     }
     print(json.dumps(answer))
 
 
-def _make_reference(noise: _Noise, tiny: bool) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What is computed on the whole GPU, and what is right: in float64, where there is that."""
-    tried = {name: _attempt(value_of) for name, value_of in _every(noise, tiny).items()}
-    values = {name: value for name, (value, refusal) in tried.items() if not refusal}
-    skipped = {name: refusal for name, (_, refusal) in tried.items() if refusal}
-    wanted: dict[str, Any] = {product.name: 0 for product in products(tiny)}
-    for operation in _operations(tiny):
-        wide, refusal = _attempt(partial(_compute, operation, noise, wide=True))
-        wanted[operation.name] = values.get(operation.name) if refusal else wide
-    return values, {"values": {name: wanted[name] for name in values}, "skipped": skipped}
-
-
 def wrong_names(
     values: dict[str, Any], wanted: dict[str, Any], rounding: dict[str, str]
 ) -> list[str]:
     """Operations whose values are not those of the reference, in their order."""
-    return [name for name in wanted if not _right(values[name], wanted[name], rounding.get(name))]
+    return [
+        name
+        for name, right in wanted.items()
+        if not (
+            same(values[name], right, rounding[name]) if name in rounding else values[name] == right
+        )
+    ]
 
 
 def _libraries() -> dict[str, str]:
@@ -554,16 +548,6 @@ def _libraries() -> dict[str, str]:
     if cudnn := torch.backends.cudnn.version():
         versions["cudnn"] = str(cudnn)
     return versions
-
-
-def _right(value: Any, wanted: Any, rounding: str | None) -> bool:
-    return value == wanted if rounding is None else same(value, wanted, rounding)
-
-
-def _every(noise: _Noise, tiny: bool) -> dict[str, Callable[[], Any]]:
-    """By name, what computes each: the number of wrong rows, or fingerprints."""
-    rows = {p.name: partial(_count_wrong_rows, p, noise) for p in products(tiny)}
-    return rows | {o.name: partial(_compute, o, noise) for o in _operations(tiny)}
 
 
 def _cublas_version() -> str:
@@ -579,17 +563,6 @@ def _cublas_version() -> str:
         library.cublasGetProperty(kind, ctypes.byref(number))
     major, minor, patch = (number.value for number in numbers)
     return str(major * 10000 + minor * 100 + patch)
-
-
-def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("--write", type=Path, metavar="FILE", help="compute the reference")
-    what.add_argument("--reference", type=Path, metavar="FILE", help="compare with it")
-    what.add_argument("--libraries", action="store_true", help="only say their versions")
-    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
-    parser.add_argument("--tiny", action="store_true", help="as small as possible: a smoke test")
-    return parser.parse_args()
 
 
 if __name__ == "__main__":

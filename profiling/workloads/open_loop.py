@@ -76,7 +76,7 @@ class Server:
         self,
         arrivals: Arrivals,
         launch: Callable[[int], object],
-        record: Callable[[], harness.Event],
+        record: Callable[[], Any],
         counts: harness.Progress,
         most: int,
         now_s: Callable[[], float] = time.perf_counter,
@@ -85,7 +85,7 @@ class Server:
         self._arrivals, self._launch, self._record = arrivals, launch, record
         self._counts, self._most = counts, most
         self._now_s, self._sleep = now_s, sleep
-        self._in_flight: deque[tuple[harness.Event, list[float]]] = deque()
+        self._in_flight: deque[tuple[Any, list[float]]] = deque()
         self._paused = True
 
     def turn(self) -> None:

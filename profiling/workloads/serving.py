@@ -145,7 +145,7 @@ class _ModelService:
 def _passes(args: argparse.Namespace) -> _ModelService:
     """One pass for each batch, whose inputs come from the host."""
     build_model = (models.BUILDERS | BUILDERS)[args.name]
-    model, dtype = build_model(args.tiny, args.size), harness.torch_dtype(args)
+    model, dtype = build_model(args.tiny, args.size), harness.torch_type(args.dtype or "bf16")
     network = model.network.eval().to(dtype)
     forward = FORWARDS.get(args.name, lambda network: network)(network)
 

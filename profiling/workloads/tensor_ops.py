@@ -23,8 +23,7 @@ LOOKUPS_PER_BAG = 32
 
 def _matmul(args: argparse.Namespace) -> harness.Work:
     """`c = a @ b` of square matrices; progress is matrices."""
-    dtype = harness.torch_dtype(args, "fp32")
-    shape = (args.size, args.size)
+    dtype, shape = harness.torch_type(args.dtype or "fp32"), (args.size, args.size)
     # Scaled so that the entries of the product have unit variance.
     a, b = (torch.randn(shape, dtype=dtype) * args.size**-0.25 for _ in range(2))
     c = torch.empty_like(a)
@@ -33,7 +32,7 @@ def _matmul(args: argparse.Namespace) -> harness.Work:
 
 def _triad(args: argparse.Namespace) -> harness.Work:
     """`a = b + s * c` as in STREAM (McCalpin 1995); progress is passes over the arrays."""
-    dtype = harness.torch_dtype(args, "fp32")
+    dtype = harness.torch_type(args.dtype or "fp32")
     b, c = (torch.randn(args.batch, args.size, dtype=dtype) for _ in range(2))
     a = torch.empty_like(b)
     return _work(lambda: torch.add(b, c, alpha=3.0, out=a), a, args)
@@ -50,7 +49,8 @@ def _fft(args: argparse.Namespace) -> harness.Work:
 
 def _embedding(args: argparse.Namespace) -> harness.Work:
     """Sums of 32 random rows of a table in GPU memory, new rows each time; progress is bags."""
-    table = torch.randn(args.size, EMBEDDING_WIDTH, dtype=harness.torch_dtype(args, "fp32"))
+    dtype = harness.torch_type(args.dtype or "fp32")
+    table = torch.randn(args.size, EMBEDDING_WIDTH, dtype=dtype)
     rows = torch.empty(args.batch, LOOKUPS_PER_BAG, dtype=torch.int64)
 
     return _work(

@@ -147,22 +147,20 @@ def _build(args: argparse.Namespace) -> harness.Work:
 
 
 def _inference(model: Model, args: argparse.Namespace) -> harness.Work:
-    dtype = harness.torch_dtype(args)
+    dtype = harness.torch_type(args.dtype or "bf16")
     network = _placed(model.network.eval().to(dtype), model)
     if args.input_ms:
         batches = _from_storage(model, dtype, args)
     else:
         batches = harness.rotating(lambda: cast(model.inputs(args.batch, args.size), dtype, model))
-    fixed, newest = next(batches), harness.Newest()
-
-    def step() -> None:
-        newest.value = network(**next(batches)).logits
-
-    return harness.Work(step, args.batch, lambda: network(**fixed), newest.mean)
+    fixed = next(batches)
+    return harness.Work(
+        lambda: network(**next(batches)).logits, args.batch, lambda: network(**fixed)
+    )
 
 
 def _training(model: Model, args: argparse.Namespace) -> harness.Work:
-    dtype = harness.torch_dtype(args)
+    dtype = harness.torch_type(args.dtype or "bf16")
     if args.name not in ("bert", "albert", "vit", "resnet50", "mobilenet"):
         raise SystemExit(f"{args.name} runs inference only: leave --train away")
     if dtype is torch.float16:
@@ -180,7 +178,7 @@ def _training(model: Model, args: argparse.Namespace) -> harness.Work:
         batches = ((inputs, labels) for inputs in _from_storage(model, torch.float32, args))
     else:
         batches = harness.rotating(batch)
-    fixed, newest = next(batches), harness.Newest()
+    fixed = next(batches)
 
     def backward(inputs: Inputs, labels: torch.Tensor) -> torch.Tensor:
         with torch.autocast(args.device, dtype) if reduced else contextlib.nullcontext():
@@ -188,33 +186,25 @@ def _training(model: Model, args: argparse.Namespace) -> harness.Work:
         loss.backward()
         return loss
 
-    def step() -> None:
-        newest.value = backward(*next(batches))
+    def step() -> torch.Tensor:
+        loss = backward(*next(batches))
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
+        return loss
 
     def gradients() -> list[torch.Tensor]:
-        with _without_dropout(network):
-            loss = backward(*fixed)
+        dropouts = {m: m.p for m in network.modules() if isinstance(m, torch.nn.Dropout)}
+        # Nothing is dropped here: which elements are depends on the number of SMs.
+        for module in dropouts:
+            module.p = 0.0
+        loss = backward(*fixed)
+        for module, chance in dropouts.items():
+            module.p = chance
         gradients = [p.grad for p in network.parameters() if p.grad is not None]
         optimizer.zero_grad(set_to_none=True)
         return [loss, *gradients]
 
-    return harness.Work(step, args.batch, gradients, newest.mean)
-
-
-@contextlib.contextmanager
-def _without_dropout(network: Any) -> Iterator[None]:
-    """Inside, nothing is dropped: which elements are depends on the number of SMs."""
-    dropped = [m for m in network.modules() if isinstance(m, torch.nn.Dropout)]
-    before = [module.p for module in dropped]
-    for module in dropped:
-        module.p = 0.0
-    try:
-        yield
-    finally:
-        for module, chance in zip(dropped, before, strict=True):
-            module.p = chance
+    return harness.Work(step, args.batch, gradients)
 
 
 def _from_storage(model: Model, dtype: torch.dtype, args: argparse.Namespace) -> Iterator[Inputs]:
