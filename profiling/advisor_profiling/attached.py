@@ -483,8 +483,7 @@ class HostGpus:
     """
 
     def __init__(self, pid: int | None = None) -> None:
-        self._pid = pid
-        self._sources = dict[str, NvmlSource]()
+        self._pid, self._sources = pid, dict[str, NvmlSource]()
         self._open(list_gpus() if pid is None else _gpus(pid))
 
     def _open(self, gpus: Iterable[Gpu]) -> None:

@@ -81,7 +81,6 @@ def references(points: Sequence[SoloPoint], others: Iterable[SoloPoint]) -> list
 
 
 def _percent_text(saved: float | None) -> str:
-    """A part of energy that is saved, as a table has it."""
     return "-" if saved is None else f"{100 * saved:.1f} %"
 
 
@@ -210,7 +209,6 @@ def _pair_result(
     chosen = best(limited, OBJECTIVES[DEFAULT_OBJECTIVE])
     same_card = [(c, p) for c, p in candidates if p.gpu_uuid == limited[chosen].gpu_uuid]
     equal = [c.result.energy_saved for c, _ in same_card if c.split == EQUAL]
-    free = [c.result.energy_saved for c, p in same_card if p.mode == "uncapped"]
     return PairResult(
         pair,
         len(points),
@@ -218,7 +216,7 @@ def _pair_result(
         (chosen.result.speeds[0], chosen.result.speeds[1]),
         chosen.result.energy_saved,
         _mean(equal),
-        _mean(free),
+        _mean([c.result.energy_saved for c, p in same_card if p.mode == "uncapped"]),
     )
 
 
@@ -395,7 +393,6 @@ def as_recorded(point: Point) -> Point:
 
 
 def _job(of: SoloPoint | PointPart, units: int | None) -> str:
-    """One job of a point."""
     error = _beside(of.rate_stderr, of.rate)
     speed = "-" if of.rate is None else f"{in_digits(of.rate, 4)} {of.rate_unit}/s{error}"
     return f"{of.job} {of.share_percent:g} % = {_text(units)} units  {speed}"

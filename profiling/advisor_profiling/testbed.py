@@ -381,8 +381,7 @@ def find_gpus(names: str) -> Gpu:
     """
     first, *others = [find_gpu(name.strip()) for name in names.split(",")]
     alike = [gpu for gpu in others if (gpu.model, gpu.vendor) == (first.model, "nvidia")]
-    different = {first.uuid, *(gpu.uuid for gpu in alike)}
-    if not len(others) < len(different) <= MOST_GPUS:
+    if not len(others) < len({first.uuid, *(gpu.uuid for gpu in alike)}) <= MOST_GPUS:
         raise InputError(
             f"no job holds {', '.join(f'{gpu.index} ({gpu.model})' for gpu in (first, *others))}",
             why="its ranks wait for each other, and share each GPU under MPS",
@@ -467,7 +466,6 @@ class _SeveralGpus:
         return sum(present) / (1 if name in self._summed else len(present))
 
     def throttle_reasons(self) -> tuple[str, ...] | None:
-        """Of any of them."""
         return all_reasons(source.throttle_reasons() for source in self._sources)
 
     def processes_memory_mib(self, pids: Collection[int]) -> float | None:
@@ -476,12 +474,10 @@ class _SeveralGpus:
         return max((mib for mib in each if mib is not None), default=None)
 
     def start_window(self) -> None:
-        """Of all."""
         for source in self._sources:
             source.start_window()
 
     def close(self) -> None:
-        """All of them."""
         for source in self._sources:
             source.close()
 
@@ -609,15 +605,12 @@ class _ReplaySource:
     ) -> None:
         self.gpu = gpu
         self.playing: Point | None = None
-        self.power_factor = 1.0
-        self.waiting = False
-        self._clock = clock
+        self.power_factor, self.waiting, self._clock = 1.0, False, clock
         self._idle_power_w, self._active_idle_power_w = idle_power_w, active_idle_power_w
         self._energy_j, self._metered_s = 0.0, 0.0
 
     @property
     def channels(self) -> tuple[Channel, ...]:
-        """What points have columns for."""
         return channels_of((POWER_GPU, ENERGY_GPU, *_COLUMNS))
 
     def read(self, names: Collection[str]) -> Readings:
@@ -679,8 +672,7 @@ class ReplayProcess:
         self._testbed = testbed
         self._part: PointPart | None = None
         self._reported = NOTHING
-        self._factor, self._done, self._since_s = 1.0, 0.0, 0.0
-        self._cpu_s = 0.0
+        self._factor, self._done, self._since_s, self._cpu_s = 1.0, 0.0, 0.0, 0.0
         self._answered: tuple[int, ...] = ()
 
     def count(self) -> float:
@@ -801,8 +793,7 @@ class ReplayTestbed:
         self.jobs = self._recordings.jobs
         self._alone = {(point.job, point.share_percent) for point in points}
         self._random = None if noise is None else random.Random(noise)
-        self.clock = VirtualClock()
-        self.phase_lock = PhaseLock()
+        self.clock, self.phase_lock = VirtualClock(), PhaseLock()
         self.gpu = Gpu(
             uuid=first.gpu_uuid,
             model=first.gpu_model,

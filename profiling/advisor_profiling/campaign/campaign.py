@@ -85,9 +85,8 @@ def _parts(targets: Iterable[Target], fits: _Fits) -> list[list[_Part]]:
     return [[_Part(tuple(p), _processes(p)) for p in parts] for parts in by_jobs.values()]
 
 
-def _wider(processes: _Clients, left: Iterable[_Part], fits: _Fits) -> _Clients | None:
+def _wider(processes: _Clients, left: Sequence[_Part], fits: _Fits) -> _Clients | None:
     """The processes with those of one more part."""
-    left = list(left)
 
     def starts_per_window(wider: _Clients) -> float:
         return len(wider - processes) / sum(len(p.targets) for p in left if p.processes <= wider)
@@ -199,7 +198,15 @@ def shard(blocks: Sequence[Block], index: int, count: int) -> list[Block]:
         raise InputError(f"there is no shard {index} of {count}", fix=f"count from 1 to {count}")
     parts: list[list[Block]] = [[] for _ in range(count)]
     taken_s = [0.0] * count
-    for unit in sorted(_units(blocks), key=_alone_s, reverse=True):
+    # Each is the pairs and the blocks that share one of them.
+    units: list[tuple[frozenset[tuple[str, ...]], list[Block]]] = []
+    for block in blocks:
+        pairs, joined = block.pairs, [block]
+        for unit in [unit for unit in units if not pairs.isdisjoint(unit[0])]:
+            units.remove(unit)
+            pairs, joined = pairs | unit[0], unit[1] + joined
+        units.append((pairs, joined))
+    for unit in sorted((joined for _, joined in units), key=_alone_s, reverse=True):
         least = taken_s.index(min(taken_s))
         parts[least] += unit
         taken_s[least] += _alone_s(unit)
@@ -257,18 +264,6 @@ def _chained(blocks: Iterable[Block]) -> list[Block]:
         chain.append(left.pop(in_common.index(max(in_common))))
         kept = chain[-1].kept
     return chain
-
-
-def _units(blocks: Iterable[Block]) -> list[list[Block]]:
-    """The blocks, those together that share a pair."""
-    units: list[tuple[frozenset[tuple[str, ...]], list[Block]]] = []
-    for block in blocks:
-        pairs, together = block.pairs, [block]
-        for unit in [unit for unit in units if not pairs.isdisjoint(unit[0])]:
-            units.remove(unit)
-            pairs, together = pairs | unit[0], unit[1] + together
-        units.append((pairs, together))
-    return [together for _, together in units]
 
 
 def _alone_s(blocks: Iterable[Block]) -> float:
@@ -409,8 +404,7 @@ class ProcessPool(AbstractContextManager["ProcessPool"]):
         self._testbed = testbed
         self.processes: dict[ProcessSpec, WarmProcess] = {}
         self.errors: dict[ProcessSpec, AdvisorError] = {}
-        self.starts = 0
-        self.starting_s, self.waiting_s = 0.0, 0.0
+        self.starts, self.starting_s, self.waiting_s = 0, 0.0, 0.0
 
     def change(self, wanted: Collection[ProcessSpec]) -> None:
         """End the processes that are not wanted any more, start those that are missing, wait.
@@ -634,8 +628,6 @@ def measure_blocks(
 
 
 class _Task:
-    """The state of one campaign."""
-
     def __init__(
         self,
         conditions: RunConditions,
@@ -782,7 +774,6 @@ class _Task:
 
 
 def _names(specs: Sequence[ProcessSpec]) -> str:
-    """The jobs, each with its shares."""
     return "; ".join(
         f"{name} at {', '.join(f'{spec.share} %' for spec in its)}"
         for name, its in grouped(specs, lambda spec: spec.job.name).items()

@@ -151,7 +151,6 @@ class _Gpm:
         self.channels = tuple(METRICS) if supported else ()
 
     def start(self) -> None:
-        """Take the first sample."""
         if self._samples:
             call("nvmlGpmSampleGet", self._device, self._samples[0])
             self._started_s = time.monotonic()
@@ -174,7 +173,6 @@ class _Gpm:
         return {name: _value(request.metrics[place]) for place, name in enumerate(wanted)}
 
     def close(self) -> None:
-        """Free the samples."""
         for sample in self._samples:
             call("nvmlGpmSampleFree", sample)
         self._samples = []
