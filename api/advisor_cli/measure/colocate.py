@@ -169,15 +169,16 @@ def _recorded(answer: Mapping[str, Any], pair: Sequence[str], plan: Plan) -> str
         return f"{len(sets)} sets were recorded, such as {listed(sets[:_SETS_NAMED])}"
     points = (point for point in bundled_points() if isinstance(point, PairPoint))
     recorded = [point for point in points if point.gpu_model == answer["gpu_model"]]
-    if splits := {_split(point) for point in recorded if point.jobs == tuple(sorted(pair))}:
+    if splits := {
+        "/".join(f"{share:g}" for share in point.shares_percent)
+        if point.mode == "mps"
+        else point.mode
+        for point in recorded
+        if point.jobs == tuple(sorted(pair))
+    }:
         return f"of {' + '.join(pair)} were recorded {listed(sorted(splits))}"
     pairs = sorted({"+".join(point.jobs) for point in recorded})
     return f"{len(pairs)} pairs were recorded, such as {listed(pairs[:_NAMED])}"
-
-
-def _split(point: PairPoint) -> str:
-    shares = "/".join(f"{share:g}" for share in point.shares_percent)
-    return shares if point.mode == "mps" else point.mode
 
 
 def _show_campaign(
@@ -438,7 +439,7 @@ def _on_single_gpu(
         return _open(settings, gpu, campaign.plan, source, mode, logs, run if noise else None)
 
     report = carry_out(campaign, open_gpu)
-    answer: dict[str, Any] = {
+    return {
         "gpu_model": report.gpu_model,
         "replay": gpu == REPLAY,
         "windows": report.windows,
@@ -449,8 +450,7 @@ def _on_single_gpu(
         "cost": asdict(report.cost),
         "skipped": [{"pair": list(s.pair), "reason": s.reason} for s in report.skipped],
         "failures": [{"target": str(f.target), "error": str(f.cause)} for f in report.failures],
-    }
-    return answer, 5 if report.failures else 0
+    }, 5 if report.failures else 0
 
 
 def _open(

@@ -142,8 +142,7 @@ def measured_timing(
         InputError: there is no such card.
         StoreError: a record cannot be read.
     """
-    live = gpu != REPLAY and source in (None, "nvml")
-    records = all_sensors(settings.home) if live else []
+    records = all_sensors(settings.home) if gpu != REPLAY and source in (None, "nvml") else []
     # Without a driver the testbed raises an error, if it needs one.
     with suppress(SourceError):
         card = find_gpus(gpu) if records else None
