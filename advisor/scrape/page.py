@@ -341,7 +341,7 @@ def read_page(page: bytes, counter: Sample, histogram: Sample | None) -> Reading
             why=f"near ones: {', '.join(near)}" if near else "it has no counters at all",
             fix="some servers show it with their first request only",
         )
-    for kind, name, _ in samples:
+    for kind, name, sample in samples:
         if kind not in ("counter", "unknown") and not (
             kind in ("histogram", "summary") and name.endswith(("_sum", "_count"))
         ):
@@ -350,7 +350,6 @@ def read_page(page: bytes, counter: Sample, histogram: Sample | None) -> Reading
                 why="what goes up and down tells no progress",
                 fix="name a counter; its name mostly ends in _total",
             )
-    for _, _, sample in samples:
         if not 0 <= sample.value < _LARGEST_COUNT:
             raise JobError(f"{counter.name} is {sample.value}, which is no count")
     if counter.name.startswith("nv_inference_") and "model" not in counter.labels:
@@ -554,8 +553,7 @@ def _behind(words: list[str], before: int, valued: str) -> list[str]:
 
 
 def _of_python(words: list[str]) -> tuple[str, list[str]]:
-    """The script or module that an interpreter runs, and its arguments."""
-    words = [*words]
+    """The script or module that an interpreter runs, and its arguments; words are taken out."""
     while words:
         word = words.pop(0)
         if not word.startswith("-"):
@@ -573,8 +571,10 @@ def _of_python(words: list[str]) -> tuple[str, list[str]]:
 
 
 def _of_shell(words: list[str]) -> list[str]:
-    """The last command of `sh -c SCRIPT`, up to what is done with its output; [] for a file."""
-    words = [*words]
+    """The last command of `sh -c SCRIPT`, up to what is done with its output; [] for a file.
+
+    Words are taken out.
+    """
     while words and words[0][:1] in ("-", "+"):
         option = words.pop(0)
         if "c" in option and not option.startswith("--"):

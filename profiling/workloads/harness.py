@@ -106,7 +106,6 @@ def _checksum(result: Any) -> float:
 
 
 def _tensors_of(result: Any) -> Iterator[Any]:
-    """The tensors of a result, in order."""
     if isinstance(result, torch.Tensor):
         yield result
     elif hasattr(result, "logits"):

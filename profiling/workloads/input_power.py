@@ -106,16 +106,10 @@ class Player:
 
     def __init__(self, device: str) -> None:
         self._device, self._progress = device, Progress()
-        self._cuda = device == "cuda"
-        self._step: Callable[[], object] | None = None
+        self._cuda, self.running = device == "cuda", False
         # Sums in fp32 from beginning to end, also where cuBLAS splits them.
         torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
         torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
-
-    @property
-    def running(self) -> bool:
-        """Whether there is something to compute."""
-        return self._step is not None
 
     def ready(self) -> dict[str, Any]:
         """Where it runs."""
@@ -143,7 +137,7 @@ class Player:
         count = max(1, min(MOST_LAUNCHES, math.ceil(_STEP_S / launch_s))) if self._cuda else 1
         in_graph, (step, *_) = captured([launch], count) if self._cuda else (False, [launch])
         # The launch is kept with the graph, which only has the addresses of its matrices.
-        self._step, self._kept = step, launch
+        self._step, self._kept, self.running = step, launch, True
         self._finished = Finished(
             recorder(self._device), lambda launches, _: self._progress.add(launches), count
         )
@@ -151,13 +145,13 @@ class Player:
 
     def step(self) -> None:
         """Compute a little more, and count what is done."""
-        assert self._step is not None
         self._step()
         self._finished.launched()
 
     def stop(self) -> dict[str, Any]:
         """End the loop, and free the memory."""
         self._step = self._kept = None
+        self.running = False
         if self._cuda:
             torch.cuda.synchronize()
             gc.collect()
@@ -264,7 +258,7 @@ def _product(dtype: str, a: Any, b: Any) -> tuple[Callable[[], object], Any]:
     return (lambda: torch.mm(a, b, out=c)), c
 
 
-def _main() -> None:
+if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--commands", type=Path, required=True)
     parser.add_argument("--answers", type=Path, required=True)
@@ -272,7 +266,3 @@ def _main() -> None:
     args = parser.parse_args()
     with answering(args.answers) as answers, args.commands.open("rb", buffering=0) as commands:
         serve(Player(args.device), Commands(commands.fileno()), answers)
-
-
-if __name__ == "__main__":
-    _main()

@@ -255,14 +255,10 @@ def _images(batch: int, pixels: int) -> Inputs:
     return {"pixel_values": torch.randn(batch, 3, pixels, pixels)}
 
 
-def _main() -> None:
+if __name__ == "__main__":
     parser = harness.parser(__doc__, LOADS)
     parser.add_argument("--train", action="store_true", help="forward, backward, optimizer")
     parser.add_argument(
         "--input-ms", type=float, default=0, help="read from a storage this slow per batch"
     )
     harness.run(_build, harness.options(parser, LOADS))
-
-
-if __name__ == "__main__":
-    _main()

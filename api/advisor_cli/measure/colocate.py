@@ -248,7 +248,7 @@ def _show_campaign(
 
 def _measured_pairs(campaign: Campaign) -> int:
     """How many windows of pairs the run has; marked points of jobs that failed are none."""
-    points: list[PairPoint] = campaign.store.pair_points(run=campaign.plan.name)
+    points = campaign.store.pair_points(run=campaign.plan.name)
     return sum("failed" not in point.flags for point in points)
 
 

@@ -504,7 +504,34 @@ def profile_command(
     with stoppable(console):
         profiled = _measure(request, settings, console)
     if as_json:
-        say(as_json_text(_as_json(profiled, request.replayed)))
+        result = profiled.result
+        answer = {
+            "job": profiled.job.name,
+            "gpu_model": profiled.gpu.model,
+            "gpu_uuid": profiled.gpu.uuid,
+            "replay": request.replayed,
+            "run": result.run,
+            "points": [
+                to_row(point)
+                for point in sorted(
+                    _shown_points(profiled, request.replayed),
+                    key=lambda p: (p.share_percent, p.repeat),
+                )
+            ],
+            "failures": [
+                {
+                    "share_percent": f.target.specs[0].share.percent,
+                    "repeat": f.target.repeat,
+                    "error": str(f.cause),
+                }
+                for f in result.failures
+            ],
+            "idle_power_before_w": result.idle_before_w,
+            "idle_power_after_w": result.idle_after_w,
+            "duration_s": result.duration_s,
+            "problems": profiled.problems,
+        }
+        say(as_json_text(answer))
     else:
         _show_sweep(profiled, request.replayed)
     if profiled.result.failures:
@@ -589,30 +616,6 @@ def show_profiles(answers: Sequence[Mapping[str, Any]], *, as_json: bool) -> Non
 
 def _note(replayed: bool) -> str:
     return " (replay of recorded points)" if replayed else ""
-
-
-def _as_json(profiled: Profiled, replayed: bool) -> dict[str, Any]:
-    points, result = _shown_points(profiled, replayed), profiled.result
-    return {
-        "job": profiled.job.name,
-        "gpu_model": profiled.gpu.model,
-        "gpu_uuid": profiled.gpu.uuid,
-        "replay": replayed,
-        "run": result.run,
-        "points": [to_row(p) for p in sorted(points, key=lambda p: (p.share_percent, p.repeat))],
-        "failures": [
-            {
-                "share_percent": f.target.specs[0].share.percent,
-                "repeat": f.target.repeat,
-                "error": str(f.cause),
-            }
-            for f in result.failures
-        ],
-        "idle_power_before_w": result.idle_before_w,
-        "idle_power_after_w": result.idle_after_w,
-        "duration_s": result.duration_s,
-        "problems": profiled.problems,
-    }
 
 
 # Operations that are named of those that were wrong at a count.

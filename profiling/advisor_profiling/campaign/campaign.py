@@ -309,8 +309,7 @@ class Cost:
     starts: int = 0
 
     def __add__(self, other: "Cost") -> "Cost":
-        mine, others = astuple(self), astuple(other)
-        return Cost(*(a + b for a, b in zip(mine, others, strict=True)))
+        return Cost(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -500,7 +499,7 @@ def measure_target(
     time_s = testbed.clock.now_s() - begun_s
     testbed.check_limits()
     parts = [
-        _part(spec, process, window, slot, _percent(process.cpu_s(), cpu_s[slot], time_s))
+        _part(spec, process, window, slot, cpu_s[slot], time_s)
         for slot, (spec, process) in enumerate(zip(target.specs, processes, strict=True))
     ]
     cores_s = time_s * (os.cpu_count() or 1)
@@ -524,8 +523,10 @@ def _part(
     process: WarmProcess,
     window: MeasuredWindow,
     slot: int,
-    cpu_percent: float | None,
+    cpu_before_s: float | None,
+    time_s: float,
 ) -> PointPart:
+    cpu_s = process.cpu_s()
     if (rate := window.rates[slot]) is None:
         raise JobError(
             f"{spec} made fewer than two steps in its window of {window.window_s:.0f} s",
@@ -538,16 +539,12 @@ def _part(
         rate=rate.mean,
         rate_stderr=rate.stderr,
         memory_used_mib=process.memory_mib(),
-        cpu_percent=cpu_percent,
+        cpu_percent=None
+        if cpu_s is None or cpu_before_s is None
+        else max(0.0, 100 * (cpu_s - cpu_before_s) / time_s),
         latency_p50_ms=p50_ms,
         latency_p99_ms=p99_ms,
     )
-
-
-def _percent(after_s: float | None, before_s: float | None, time_s: float) -> float | None:
-    if after_s is None or before_s is None:
-        return None
-    return max(0.0, 100 * (after_s - before_s) / time_s)
 
 
 def conditions_on(

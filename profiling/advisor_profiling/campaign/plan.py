@@ -701,8 +701,7 @@ def to_yaml(plan: Plan) -> str:
 
 
 def _to_yaml(plan: Plan) -> str:
-    entries = [_entry_json(entry) for entry in plan.entries]
-    content: dict[str, Any] = {"name": plan.name, "measure": entries}
+    content: dict[str, Any] = {"name": plan.name, "measure": [*map(_entry_json, plan.entries)]}
     if plan.profiles != plan.has_sets:
         content["profiles"] = plan.profiles
     return yaml.safe_dump(content, sort_keys=False, default_flow_style=None, width=100)
