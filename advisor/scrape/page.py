@@ -217,7 +217,6 @@ def _values(words: Sequence[str], options: Sequence[str]) -> Iterator[str]:
 
 _PYTHON = re.compile(r"(python|pypy)[\d.]*t?")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=.*", re.DOTALL)
-_PUNCTUATION = frozenset("();<>|&")
 
 # Programs that run another one: how many words stand before it, and which options take a value.
 _WRAPPERS: dict[str, tuple[int, str]] = {
@@ -595,7 +594,7 @@ def _of_shell(words: list[str]) -> list[str]:
         for token in lexer:
             if token in ("&&", ";"):
                 command, ended = [], False
-            elif token and _PUNCTUATION.issuperset(token):
+            elif token and {*"();<>|&"}.issuperset(token):
                 ended = True
             elif not ended:
                 command.append(token)

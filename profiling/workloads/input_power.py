@@ -32,12 +32,6 @@ ROWS = 8  # so many rows are computed again, from the first to the last
 # sums in fp32.
 _ERRORS = {"bf16": 2**-8, "fp16": 2**-10, "tf32": 2**-9, "fp32": 2**-14, "fp8": 2**-7, "int8": 0.0}
 
-# The error of an element that should be finite and is not; JSON has no word for infinity.
-_NOT_FINITE = 1e9
-
-# Instead of 0, by which nothing is divided.
-_LEAST = 1e-300
-
 
 def _checked(command: dict[str, Any], a: Any, b: Any, c: Any, first: Any) -> dict[str, Any]:
     """What the output is; before `c` was computed 2 was in its place, and 1 before `first` was."""
@@ -90,8 +84,9 @@ def _error(c: Any, got: Any, expected: Any, scale: Any, steps: int) -> tuple[flo
         return 0.0, 0
     off = (got - expected).abs()[usable] - floor
     if not off.isfinite().all():
-        return _NOT_FINITE, int(usable.sum())
-    return float((off.clamp(min=0) / scale[usable].clamp(min=_LEAST)).max()), int(usable.sum())
+        return 1e9, int(usable.sum())  # JSON has no word for infinity
+    # Nothing is divided by 0.
+    return float((off.clamp(min=0) / scale[usable].clamp(min=1e-300)).max()), int(usable.sum())
 
 
 # Launches are put together to a graph that takes about so long.

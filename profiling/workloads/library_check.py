@@ -79,14 +79,6 @@ _NARROW_PRODUCTS = (
     (100352, 64, 256),
 )  # fmt: skip
 
-# The same for fp8 and int8, which need multiples of 16.
-_SMALL_TYPE_PRODUCTS = ((4096, 4096, 4096), (12288, 1536, 512), (2048, 2048, 2048))
-
-# Batch, rows, columns, and the length that is summed over.
-_BATCHED = ((96, 512, 512, 64), (16, 1024, 512, 1024))
-
-WITH_BIAS = ((12288, 2048, 512), (4096, 768, 768))
-
 # Shapes of input and weight, and the stride.
 _CONVOLUTIONS = {
     "3x3": ((16, 64, 56, 56), (64, 64, 3, 3), 1),
@@ -95,14 +87,6 @@ _CONVOLUTIONS = {
     "7x7": ((16, 3, 224, 224), (64, 3, 7, 7), 2),
     "depthwise": ((16, 96, 56, 56), (96, 1, 3, 3), 1),
 }
-
-# Batch, heads, tokens, features of a head.
-_ATTENTION = (4, 8, 512, 64)
-
-LAYER_NORM = (4096, 1024)
-BATCH_NORM = (16, 128, 28, 28)
-FFT = (16, 1 << 16)
-SORT, SUM, CUMSUM = (1 << 22,), (1 << 24,), (1 << 20,)
 
 
 @dataclass(frozen=True)
@@ -148,12 +132,18 @@ def products(tiny: bool = False) -> list[_LibraryProduct]:
         for kind in ("forward", "data gradient", "weight gradient")
     ]
     small = [
-        _LibraryProduct(t, "forward", s) for t in ("fp8", "int8") for s in _SMALL_TYPE_PRODUCTS
+        _LibraryProduct(dtype, "forward", shape)
+        for dtype in ("fp8", "int8")  # which need multiples of 16
+        for shape in ((4096, 4096, 4096), (12288, 1536, 512), (2048, 2048, 2048))
     ]
     more = [
         _LibraryProduct(dtype, kind, shape)
         for dtype in ("bf16", "fp16", "fp32")
-        for kind, shapes in (("batched", _BATCHED), ("bias", WITH_BIAS))
+        for kind, shapes in (
+            # Batch, rows, columns, and the length that is summed over.
+            ("batched", ((96, 512, 512, 64), (16, 1024, 512, 1024))),
+            ("bias", ((12288, 2048, 512), (4096, 768, 768))),
+        )
         for shape in shapes
     ]
     every = [*linear, *small, *more]
@@ -448,21 +438,21 @@ def _attention() -> Iterator[_Operation]:
         for name, kind in kinds.items():
             if kind is not None:
                 yield _Operation(
-                    f"attention {dtype} {name}", dtype, dtype, (_ATTENTION,) * 3,
+                    # Batch, heads, tokens, features of a head.
+                    f"attention {dtype} {name}", dtype, dtype, ((4, 8, 512, 64),) * 3,
                     partial(attend, kind), reference=partial(attend, SDPBackend.MATH),
                 )  # fmt: skip
 
 
 def _norms() -> Iterator[_Operation]:
-    rows, features = LAYER_NORM
-    channels = (BATCH_NORM[1],)
+    rows, features, channels = 4096, 1024, (128,)
     for dtype in ("bf16", "fp16", "fp32"):
         yield _Operation(
             f"layer norm {dtype}", dtype, dtype, ((rows, features), (features,), (features,)),
             lambda x, w, b: torch.nn.functional.layer_norm(x, w.shape, w, b),
         )  # fmt: skip
         yield _Operation(
-            f"batch norm {dtype}", dtype, dtype, (BATCH_NORM, channels, channels),
+            f"batch norm {dtype}", dtype, dtype, ((16, 128, 28, 28), channels, channels),
             lambda x, w, b: torch.nn.functional.batch_norm(x, None, None, w, b, training=True),
         )  # fmt: skip
 
@@ -470,19 +460,16 @@ def _norms() -> Iterator[_Operation]:
 def _others() -> Iterator[_Operation]:
     functions: dict[str, tuple[tuple[Shape, ...], Callable[..., Any]]] = {
         "fft": (
-            (FFT,) * 2,
+            ((16, 1 << 16),) * 2,
             lambda real, imaginary: torch.fft.fft(torch.complex(real, imaginary)),
         ),
-        "sort": ((SORT,), lambda x: x.sort()[0]),
+        "sort": (((1 << 22,),), lambda x: x.sort()[0]),
         # Sizes, so that nothing cancels.
-        "sum": ((SUM,), lambda x: x.abs().sum()),
-        "cumsum": ((CUMSUM,), lambda x: x.abs().cumsum(0)),
+        "sum": (((1 << 24,),), lambda x: x.abs().sum()),
+        "cumsum": (((1 << 20,),), lambda x: x.abs().cumsum(0)),
     }
     for name, (inputs, function) in functions.items():
         yield _Operation(f"{name} fp32", "fp32", "fp32", inputs, function, gradients=False)
-
-
-BANK, TINY_BANK = 1 << 26, 1 << 20
 
 
 def _main() -> None:
@@ -497,7 +484,7 @@ def _main() -> None:
     if options.libraries:
         print(json.dumps(_libraries()))
         return
-    noise = _Noise(options.device, TINY_BANK if options.tiny else BANK)
+    noise = _Noise(options.device, 1 << (20 if options.tiny else 26))
     every = {p.name: partial(_count_wrong_rows, p, noise) for p in products(options.tiny)}
     operations = _operations(options.tiny)
     every |= {o.name: partial(_compute, o, noise) for o in operations}

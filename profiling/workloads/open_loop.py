@@ -91,7 +91,8 @@ class Server:
     def turn(self) -> None:
         """Launch what has arrived, or wait for what is next: an answer or a request."""
         now_s, waiting = self._look()
-        if self._may_launch(waiting):
+        is_full = waiting >= self._most and len(self._in_flight) < BATCHES_IN_FLIGHT
+        if is_full or (waiting and not self._in_flight):
             batch = self._arrivals.take(self._most)
             self._launch(len(batch))
             self._in_flight.append((self._record(), batch))
@@ -117,11 +118,6 @@ class Server:
     def _wait(self, now_s: float) -> None:
         self._sleep(max(0.0, min(self._arrivals.next_s - now_s, LOOK_S)))
         self._counts.add(0)
-
-    def _may_launch(self, waiting: int) -> bool:
-        if not self._in_flight:
-            return waiting > 0
-        return waiting >= self._most and len(self._in_flight) < BATCHES_IN_FLIGHT
 
     def _answer_oldest(self) -> None:
         event, batch = self._in_flight.popleft()

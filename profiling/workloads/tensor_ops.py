@@ -27,7 +27,7 @@ def _matmul(args: argparse.Namespace) -> harness.Work:
     # Scaled so that the entries of the product have unit variance.
     a, b = (torch.randn(shape, dtype=dtype) * args.size**-0.25 for _ in range(2))
     c = torch.empty_like(a)
-    return _work(harness.repeated(lambda: torch.mm(a, b, out=c), args.batch), c, args)
+    return _work(lambda: torch.mm(a, b, out=c), args, args.batch)
 
 
 def _triad(args: argparse.Namespace) -> harness.Work:
@@ -35,7 +35,7 @@ def _triad(args: argparse.Namespace) -> harness.Work:
     dtype = harness.torch_type(args.dtype or "fp32")
     b, c = (torch.randn(args.batch, args.size, dtype=dtype) for _ in range(2))
     a = torch.empty_like(b)
-    return _work(lambda: torch.add(b, c, alpha=3.0, out=a), a, args)
+    return _work(lambda: torch.add(b, c, alpha=3.0, out=a), args)
 
 
 def _fft(args: argparse.Namespace) -> harness.Work:
@@ -44,7 +44,7 @@ def _fft(args: argparse.Namespace) -> harness.Work:
         raise SystemExit("fft is 32 bits wide: leave --dtype away")
     signal = torch.randn(args.batch, args.size, dtype=torch.complex64)
     # Without out=, which would copy the result once more.
-    return _work(lambda: torch.fft.fft(signal), None, args)
+    return _work(lambda: torch.fft.fft(signal), args)
 
 
 def _embedding(args: argparse.Namespace) -> harness.Work:
@@ -54,20 +54,16 @@ def _embedding(args: argparse.Namespace) -> harness.Work:
     rows = torch.empty(args.batch, LOOKUPS_PER_BAG, dtype=torch.int64)
 
     return _work(
-        lambda: functional.embedding_bag(rows.random_(0, args.size), table, mode="sum"), None, args
+        lambda: functional.embedding_bag(rows.random_(0, args.size), table, mode="sum"), args
     )
 
 
 def _work(
-    launch: Callable[[], object], out: torch.Tensor | None, args: argparse.Namespace
+    launch: Callable[[], object], args: argparse.Namespace, launches: int = 1
 ) -> harness.Work:
-    """`out` is where the result is; None: the launch returns it."""
-
-    def result() -> object:
-        returned = launch()
-        return returned if out is None else out
-
-    return harness.Work(harness.repeated(launch, args.inner), args.batch * args.inner, result)
+    """The launch returns its result; the progress of so many of them is `--batch`."""
+    step = harness.repeated(launch, launches * args.inner)
+    return harness.Work(step, args.batch * args.inner, launch)
 
 
 if __name__ == "__main__":

@@ -30,16 +30,12 @@ LOADS = {
     "mobilenet": harness.Load(batch=256, size=224, tiny=64),
 }
 CLASSES = 1000
-# So small that the weights stay as random as they began, however long the job runs.
-LEARNING_RATE = 1e-6
 TINY: dict[str, Any] = {
     "hidden_size": 32,
     "num_hidden_layers": 2,
     "num_attention_heads": 2,
     "intermediate_size": 64,
 }
-# Below this: of the vocabulary of every model of texts.
-_STORED_TOKENS = 30_000
 
 Inputs = dict[str, torch.Tensor]
 
@@ -166,7 +162,8 @@ def _training(model: Model, args: argparse.Namespace) -> harness.Work:
     if dtype is torch.float16:
         raise SystemExit("training in fp16 needs loss scaling: use --dtype bf16 or fp32")
     network = _placed(model.network.train(), model)
-    optimizer = torch.optim.AdamW(network.parameters(), lr=LEARNING_RATE, fused=True)
+    # So slow that the weights stay as random as they began, however long the job runs.
+    optimizer = torch.optim.AdamW(network.parameters(), lr=1e-6, fused=True)
     reduced = dtype is not torch.float32
 
     def batch() -> tuple[Inputs, torch.Tensor]:
@@ -210,7 +207,8 @@ def _training(model: Model, args: argparse.Namespace) -> harness.Work:
 def _from_storage(model: Model, dtype: torch.dtype, args: argparse.Namespace) -> Iterator[Inputs]:
     """Batches from a loader: texts, or bytes scaled on the device to mean 0 and variance 1."""
     if args.name in ("bert", "albert"):
-        read = harness.token_reader(args.batch, args.size, _STORED_TOKENS, args.seed)
+        # Below 30,000: of the vocabulary of every model of texts.
+        read = harness.token_reader(args.batch, args.size, 30_000, args.seed)
     elif args.name in ("vit", "resnet50", "mobilenet"):
         read = harness.image_reader(args.batch, args.size, args.seed)
     else:

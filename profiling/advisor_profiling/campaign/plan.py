@@ -131,8 +131,6 @@ _WORDS: dict[str, tuple[Split, ...]] = {
     "time-sliced": (TIME_SLICED,),
 }
 
-_EXPECTED = "nine, uncapped, time-sliced, 70/30 (percent) or 66+66 units"
-
 
 def read_split(text: str, where: str) -> tuple[SplitRequest, ...]:
     """The splits that a word of a plan stands for; messages say `where` it is.
@@ -155,7 +153,12 @@ def read_split(text: str, where: str) -> tuple[SplitRequest, ...]:
         return (UnitSplit(int(match[1]), int(match[2]), where),)
     elif near := difflib.get_close_matches(text, _WORDS, n=1):
         fix = f"the nearest is {near[0]}"
-    raise InputError(f"{where}: expected {_EXPECTED}, got {text!r}", why=why, fix=fix)
+    raise InputError(
+        f"{where}: expected nine, uncapped, time-sliced, 70/30 (percent) or 66+66 units, "
+        f"got {text!r}",
+        why=why,
+        fix=fix,
+    )
 
 
 def _check_set_splits(splits: Iterable[SplitRequest], where: str) -> None:

@@ -194,7 +194,6 @@ def _pick(rows: Mapping[str, set[float]], field: DcgmField) -> float | None:
 
 _FASTER = "start it with `-c 1000` (or DCGM_EXPORTER_INTERVAL=1000)"
 _CONNECT_S, _READ_S = 2.0, 5.0
-_LARGEST_BYTES = 4 * 2**20
 
 
 class DcgmSource:
@@ -320,7 +319,7 @@ def fetch(url: str, session: requests.Session | None = None) -> str:
     timeout_s = (_CONNECT_S, 2 * _READ_S)
     try:
         status, headers, body = exchange(
-            session, "GET", url, most_bytes=_LARGEST_BYTES, within_s=_READ_S, timeout=timeout_s
+            session, "GET", url, most_bytes=4 * 2**20, within_s=_READ_S, timeout=timeout_s
         )
     except TooMuchError as error:
         raise _bad(url, error.what) from error
