@@ -14,7 +14,6 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
-from types import FrameType
 
 from advisor.errors import AdvisorError, JobError, SourceError, TooMuchError
 from advisor.progress import Progress
@@ -44,7 +43,7 @@ def main(words: list[str]) -> int:
         _say(str(error))
         return 1
 
-    def forward(number: int, _frame: FrameType | None) -> None:
+    def forward(number: int, _frame: object) -> None:
         server.send_signal(number)
 
     signal.signal(signal.SIGTERM, forward)

@@ -187,10 +187,8 @@ def _url(server: ServerPreset, words: Sequence[str]) -> str | None:
     # A server with these addresses answers at 127.0.0.1.
     if not {*_values(words, server.hosts)} <= {"127.0.0.1", "localhost", "0.0.0.0", "::"}:
         return None
-    if ports := [*_values(words, server.ports)]:
-        port = ports[-1]
-    else:
-        port = "" if any(_given(words, option) for option in server.config) else f"{server.port}"
+    default = "" if any(_given(words, option) for option in server.config) else f"{server.port}"
+    port = [default, *_values(words, server.ports)][-1]
     # 0 lets the kernel choose, and $PORT is known to the shell alone.
     if not (re.fullmatch(r"[0-9]{1,5}", port) and 0 < int(port) < 2**16):
         return None

@@ -3,7 +3,6 @@
 import math
 import os
 import re
-import stat
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
@@ -195,7 +194,7 @@ def _outputs(pids: Sequence[int]) -> Iterator[Path]:
             path = Path(f"/proc/{pid}/fd/{number}")
             with suppress(OSError):
                 state = path.stat()
-                if stat.S_ISREG(state.st_mode) and (state.st_dev, state.st_ino) not in files:
+                if path.is_file() and (state.st_dev, state.st_ino) not in files:
                     files.add((state.st_dev, state.st_ino))
                     yield path
 

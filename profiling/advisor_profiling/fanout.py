@@ -186,14 +186,13 @@ def run_everywhere(
             "slurm": lambda: on_slurm(folder),
             "ray": lambda: on_ray(settings.secrets()),
         }
-        kept = [s.folder for s in shards if wanted.keep_answers and (s.answer() or (1,))[0] == 0]
+        kept = {s.folder for s in shards if wanted.keep_answers and (s.answer() or (1,))[0] == 0}
         try:
             # Ray prints what happens to its nodes, where an answer as JSON goes.
             with redirect_stdout(sys.stderr), engines[wanted.on]() as submit:
                 _take_points(folder, store)
-                for path in folder.iterdir():
-                    if path.is_dir() and path not in kept:
-                        shutil.rmtree(path)
+                for path in {path for path in folder.iterdir() if path.is_dir()} - kept:
+                    shutil.rmtree(path)
                 for shard in shards:
                     make_folder(shard.folder)
                     if not wanted.fresh and (url := shard.environment.get(_DATABASE)):
@@ -469,8 +468,11 @@ def _together(
             # A part of the answer of all has no number of its own.
             answers.append({key: value for key, value in said.items() if key != "schema"})
             continue
-        why = f"it gave no answer: {errors.get(shard.name) or 'it ended'} (see {shard.folder})"
-        why = said["error"]["message"].rstrip(".") if said else why
+        why = (
+            said["error"]["message"].rstrip(".")
+            if said
+            else f"it gave no answer: {errors.get(shard.name) or 'it ended'} (see {shard.folder})"
+        )
         say(f"{shard.name}: {why}: its finished points are kept, the same command goes on")
     if not answers:
         same = codes[0] if len({*codes}) == 1 else JobError.exit_code

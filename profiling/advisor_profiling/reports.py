@@ -366,12 +366,12 @@ class ConsoleReporter:
         point = as_recorded(point) if self._replayed else point
         flags = f"  [{', '.join(point.flags)}]" if point.flags else ""
         power = f"{_text(point.power_w)} W{_beside(point.power_stderr_w, point.power_w)}"
-        if isinstance(point, SoloPoint):
-            jobs = _job(point, point.units_granted)
-        else:
-            jobs = f"{point.mode}  {'  |  '.join(_job(part, part.units) for part in point.parts)}"
-        step = Step(f"{jobs}  {power}", done, total, eta_s)
-        self._say(f"{step}{flags}")
+        jobs = (
+            _job(point, point.units_granted)
+            if isinstance(point, SoloPoint)
+            else f"{point.mode}  {'  |  '.join(_job(part, part.units) for part in point.parts)}"
+        )
+        self._say(f"{Step(f'{jobs}  {power}', done, total, eta_s)}{flags}")
 
     def failure(self, failure: Failure) -> None:
         """A red line for what could not be measured, and why."""

@@ -107,7 +107,6 @@ class Player:
         torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
 
     def ready(self) -> dict[str, Any]:
-        """Where it runs."""
         units = None
         if self._cuda:
             torch.zeros(1, device="cuda")  # makes the context
@@ -139,12 +138,10 @@ class Player:
         return {"launch_s": launch_s, "launches": count, "captured": in_graph, "outputs": outputs}
 
     def step(self) -> None:
-        """Compute a little more, and count what is done."""
         self._step()
         self._finished.launched()
 
     def stop(self) -> dict[str, Any]:
-        """End the loop, and free the memory."""
         self._step = self._kept = None
         self.running = False
         if self._cuda:

@@ -306,16 +306,14 @@ class _GpuPlayer:
 
     def __init__(self, args: argparse.Namespace) -> None:
         self._made: dict[str, _Operation] = {}
-        self._peer_gpu: str = args.peer_gpu
         self._group: Group | None = None
-        self._together = args.name in COLLECTIVES
         self._operation = self._make(args)
         self._before = self._make(args.before) if args.before else None
 
     def _make(self, args: argparse.Namespace) -> _Operation:
         name, agree = canonical(args), int
         if args.name in COLLECTIVES:
-            self._group = self._group or lead(self._peer_gpu)
+            self._group = self._group or lead(args.peer_gpu)
             words = [args.name, "--bytes", str(args.bytes), "--dtype", args.dtype]
             self._group.say({"choose": words})
             agree = self._group.agree
@@ -344,7 +342,7 @@ class _GpuPlayer:
         anchor = _recorded()
         anchor.synchronize()
         ping_pongs = [_ping_pong(anchor) for _ in range(PING_PONGS)]
-        if self._together and self._group is not None:
+        if self._group is not None:
             self._group.say({"executions": executions})
         time.sleep(gap_s)
         began = _recorded()

@@ -9,7 +9,6 @@ The CUDA C is in kernels.cu; CuPy compiles it when the job starts.
 """
 
 import argparse
-import math
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -39,7 +38,7 @@ _Kernel = tuple[Callable[[], object], torch.Tensor, Callable[[], torch.Tensor]]
 
 def _walsh(cuda: Any, batch: int, size: int) -> _Kernel:
     """Orthonormal Walsh-Hadamard transform of each row, in place: twice gives the row again."""
-    passes = round(math.log(size / CHUNK, 4))
+    passes = (size // CHUNK).bit_length() // 2  # of four points each
     _require(
         size >= CHUNK and size == CHUNK * 4**passes,
         "--size of walsh must be 2048 times a power of four",

@@ -16,7 +16,6 @@ import argparse
 import json
 import time
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +47,6 @@ class _Load:
             self.unit_s = (time.monotonic() - begun_s) / _TIMED
 
     def run(self, units: int) -> None:
-        """Do so many units, and wait for them."""
         for _ in range(units // _MANY):
             self._many.replay()
         for _ in range(units % _MANY):
@@ -104,4 +102,4 @@ if __name__ == "__main__":
         load = _Load()
         say(answers, {"ready": {}})
         for line in commands:
-            run_stage(json.loads(line), load, partial(say, answers))
+            run_stage(json.loads(line), load, lambda said: say(answers, said))

@@ -200,12 +200,13 @@ def _serve(service: _ModelService, args: argparse.Namespace, value: float) -> No
     progress = harness.Progress(on_pause=lambda: server.pause())
     arrivals = Arrivals(args.rate, QUEUED_BATCHES * args.batch, harness.process_seed(args))
     record = harness.recorder(args.device)
-    if args.continuous:
-        server = ContinuousServer(
+    server = (
+        ContinuousServer(
             arrivals, service.launch, record, progress, args.batch, tokens=service.steps
         )
-    else:
-        server = Server(arrivals, service.answer, record, progress, args.batch)
+        if args.continuous
+        else Server(arrivals, service.answer, record, progress, args.batch)
+    )
     progress.report(value)
     _warm_up(service, args)
     progress.ready()

@@ -145,10 +145,11 @@ def _build(args: argparse.Namespace) -> harness.Work:
 def _inference(model: Model, args: argparse.Namespace) -> harness.Work:
     dtype = harness.torch_type(args.dtype or "bf16")
     network = _placed(model.network.eval().to(dtype), model)
-    if args.input_ms:
-        batches = _from_storage(model, dtype, args)
-    else:
-        batches = harness.rotating(lambda: cast(model.inputs(args.batch, args.size), dtype, model))
+    batches = (
+        _from_storage(model, dtype, args)
+        if args.input_ms
+        else harness.rotating(lambda: cast(model.inputs(args.batch, args.size), dtype, model))
+    )
     fixed = next(batches)
     return harness.Work(
         lambda: network(**next(batches)).logits, args.batch, lambda: network(**fixed)

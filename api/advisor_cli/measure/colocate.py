@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, replace
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -359,8 +358,8 @@ def colocate(
             rules=rules_for(window, timing, SETS if chosen.has_sets else WindowRules()),
             dry_run=dry_run,
             # A replay computes nothing.
-            counts=partial(
-                counts_on, home=settings.home, allow_unsafe=allow_unsafe or gpus[0] == REPLAY
+            counts=lambda gpu: counts_on(
+                gpu, settings.home, allow_unsafe=allow_unsafe or gpus[0] == REPLAY
             ),
         )
         before = _measured_pairs(campaign)
@@ -410,10 +409,11 @@ def _on_several(
     console: Console,
 ) -> tuple[dict[str, Any], int]:
     """What came of the campaign on all GPUs together, and the exit code."""
-    if on != "here":
-        wanted = FanOut(names=names, on=on, run=campaign.plan.name, options=("--shards", "0"))
-    else:
-        wanted = FanOut(names=[f"GPU {gpu}" for gpu in gpus], gpus=gpus, part=campaign.part)
+    wanted = (
+        FanOut(names=[f"GPU {gpu}" for gpu in gpus], gpus=gpus, part=campaign.part)
+        if on == "here"
+        else FanOut(names=names, on=on, run=campaign.plan.name, options=("--shards", "0"))
+    )
     answers, code = run_everywhere(wanted, settings, campaign.store, liner(console))
     total = dict(answers[0])
     for key in ("windows", "to_measure", "measured", "estimated_s"):

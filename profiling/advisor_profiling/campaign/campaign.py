@@ -5,9 +5,7 @@ written as soon as it is known. A window that failed is tried once more with its
 alone.
 """
 
-import itertools
 import os
-import platform
 import random
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -96,7 +94,7 @@ def _wider(processes: _Clients, left: Sequence[_Part], fits: _Fits) -> _Clients 
 
 
 def _processes(targets: Iterable[Target]) -> _Clients:
-    return _Clients(itertools.chain.from_iterable(target.specs for target in targets))
+    return _Clients(spec for target in targets for spec in target.specs)
 
 
 _FULL = Share(100.0)
@@ -562,7 +560,7 @@ def conditions_on(
         run=run,
         mode=testbed.mode,
         source=testbed.source.name,
-        host=platform.node(),
+        host=os.uname().nodename,
         idle_power_w=idle_power_w,
     )
 

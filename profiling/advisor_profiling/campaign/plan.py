@@ -665,26 +665,22 @@ def plan_from_options(
         _check_set_splits(every, "--splits")
         members = tuple(read_set(text, "--sets") for text in _words(sets))
         entry = PlanEntry(sets=members, splits=every, repeats=repeats)
-        return _named(Plan("", (entry,), profiles=True), name, "sets")
-    if not every or not (jobs or named):
+        plan = Plan("", (entry,), profiles=True)
+    elif every and (jobs or named):
+        entries = (
+            PlanEntry(among=jobs, splits=every, repeats=repeats, sample=sample),
+            PlanEntry(pairs=named, splits=every, repeats=repeats),
+        )
+        plan = Plan("", tuple(entry for entry in entries if entry.among or entry.pairs))
+    else:
         raise InputError(
             f"there is nothing to measure: jobs {among!r}, pairs {pairs!r}, splits {splits!r}",
             fix="give splits, and jobs (all pairs of them) or pairs such as bert-train+triad",
         )
-    entries = (
-        PlanEntry(among=jobs, splits=every, repeats=repeats, sample=sample),
-        PlanEntry(pairs=named, splits=every, repeats=repeats),
-    )
-    plan = Plan("", tuple(entry for entry in entries if entry.among or entry.pairs))
-    return _named(plan, name, "pairs")
-
-
-def _named(plan: Plan, name: str | None, prefix: str) -> Plan:
-    """The plan with that name, or with one that the same plan always gets."""
-    if name is None:
-        digest = hashlib.sha256(_to_yaml(plan).encode()).hexdigest()
-        return replace(plan, name=f"{prefix}-{digest[:8]}")
-    return replace(plan, name=run_name(name))
+    if name is not None:
+        return replace(plan, name=run_name(name))
+    digest = hashlib.sha256(_to_yaml(plan).encode()).hexdigest()
+    return replace(plan, name=f"{'sets' if plan.has_sets else 'pairs'}-{digest[:8]}")
 
 
 def run_name(name: str) -> str:
