@@ -173,19 +173,20 @@ def server_of(command: Sequence[str]) -> tuple[ServerPreset, str | None] | None:
             # By its file, or as a module by its path.
             as_module = "." in name and program.endswith(f"/{name.replace('.', '/')}.py")
             runs = as_module or program.rpartition("/")[2] == name
-            if not runs or words[:length] != subcommands:
-                continue
-            if not words or words[0] not in server.others:
+            serves_no_page = bool(words) and words[0] in server.others
+            if runs and words[:length] == subcommands and not serves_no_page:
                 return server, _url(server, words[length:])
     return None
 
 
 def _url(server: ServerPreset, words: Sequence[str]) -> str | None:
-    needed = all(_given(words, option) for option in server.needs)
-    if server.counter is None or not needed or any(_given(words, option) for option in server.off):
-        return None
-    # A server with these addresses answers at 127.0.0.1.
-    if not {*_values(words, server.hosts)} <= {"127.0.0.1", "localhost", "0.0.0.0", "::"}:
+    if (
+        server.counter is None
+        or not all(_given(words, option) for option in server.needs)
+        or any(_given(words, option) for option in server.off)
+        # A server with these addresses answers at 127.0.0.1.
+        or not {*_values(words, server.hosts)} <= {"127.0.0.1", "localhost", "0.0.0.0", "::"}
+    ):
         return None
     default = "" if any(_given(words, option) for option in server.config) else f"{server.port}"
     port = [default, *_values(words, server.ports)][-1]
@@ -519,14 +520,13 @@ def _program_of(command: Sequence[str]) -> tuple[str, list[str]]:
     """The program or module that a command line comes to, and its arguments; "" for none."""
     words = [*command]
     while words:
-        if _ASSIGNMENT.fullmatch(words[0]):
-            words = words[1:]
-            continue
         name = words[0].rpartition("/")[2].lstrip("-")
         with_subcommand = " ".join((name, *words[1:2]))
-        if _PYTHON.fullmatch(name):
+        if _ASSIGNMENT.fullmatch(words[0]):
+            words = words[1:]
+        elif _PYTHON.fullmatch(name):
             return _of_python(words[1:])
-        if name in ("sh", "bash", "dash", "zsh", "ksh"):
+        elif name in ("sh", "bash", "dash", "zsh", "ksh"):
             words = _of_shell(words[1:])
         elif name in _WRAPPERS:
             words = _behind(words[1:], *_WRAPPERS[name])

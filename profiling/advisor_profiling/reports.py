@@ -62,10 +62,9 @@ class PairResult:
         """Each pair's best split, against solo points at 100 %, by points that passed checks."""
         alone = _alone_by_job(solo)
         good = (point for point in points if not DOUBTFUL & set(point.flags))
-        pairs = grouped(good, lambda point: point.jobs)
         return [
             _pair_result(pair, points_of_pair, alone)
-            for pair, points_of_pair in sorted(pairs.items())
+            for pair, points_of_pair in sorted(grouped(good, lambda point: point.jobs).items())
         ]
 
 
@@ -195,8 +194,7 @@ def left_out_text(points: Sequence[PairPoint], left_out: Set[str] = DOUBTFUL) ->
     flags = Counter(flag for p in points for flag in p.flags if flag in left_out)
     if not flags:
         return None
-    listed = ", ".join(f"{count} {flag}" for flag, count in sorted(flags.items()))
-    return f"left out of the table: {listed}"
+    return "left out of the table: " + ", ".join(f"{n} {flag}" for flag, n in sorted(flags.items()))
 
 
 def _pair_result(

@@ -115,8 +115,9 @@ class PhaseLock:
     def _files(self, phase: str) -> Generator[list[IO[str]]]:
         with ExitStack() as stack:
             names = [f"{phase}-{core}.lock" for core in self._cores]
-            folder = self._folder
-            yield [stack.enter_context(open_lock(folder, name)) for name in names if folder]
+            yield [
+                stack.enter_context(open_lock(self._folder, name)) for name in names if self._folder
+            ]
 
 
 def _lock(files: Iterable[IO[str]], how: int) -> None:

@@ -129,16 +129,6 @@ def lead(peer_gpu: str) -> Group:
     return group
 
 
-def end_with_stdin() -> None:
-    """End this process as soon as the one that started it has ended."""
-
-    def wait() -> None:
-        sys.stdin.buffer.read()
-        os._exit(0)
-
-    threading.Thread(target=wait, daemon=True).start()
-
-
 def _end_with(peer: "subprocess.Popen[bytes]") -> None:
     # A kernel that waits for a GPU without its partner would wait forever.
     print(f"the process on the other GPU has ended with {peer.wait()}", file=sys.stderr, flush=True)
@@ -373,7 +363,13 @@ def serve(player: _GpuPlayer, commands: Iterable[str], answers: TextIO) -> None:
 
 def _follow(port: int) -> None:
     """Be the other process of a collective: make and launch what the first one does."""
-    end_with_stdin()
+
+    def end_with_stdin() -> None:
+        # It ends as soon as the process that started this one has ended.
+        sys.stdin.buffer.read()
+        os._exit(0)
+
+    threading.Thread(target=end_with_stdin, daemon=True).start()
     group = Group(1, port)
     group.join()
     made: dict[str, _Operation] = {}

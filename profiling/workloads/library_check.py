@@ -529,21 +529,17 @@ def wrong_names(
 
 def _libraries() -> dict[str, str]:
     """Versions of PyTorch and of the libraries it computes with; needs no GPU."""
-    versions = {"torch": torch.__version__}
-    if cublas := _cublas_version():
-        versions["cublas"] = cublas
-    if cudnn := torch.backends.cudnn.version():
-        versions["cudnn"] = str(cudnn)
-    return versions
+    cublas, cudnn = _cublas_version(), torch.backends.cudnn.version()
+    versions = {"torch": torch.__version__, "cublas": cublas, "cudnn": cudnn}
+    return {name: str(version) for name, version in versions.items() if version}
 
 
 def _cublas_version() -> str:
     """As cublasGetVersion says it, such as 130100; empty where cuBLAS is not loaded."""
-    maps = Path("/proc/self/maps").read_text().splitlines()
-    paths = [line.split(maxsplit=5)[-1] for line in maps if "/libcublas.so" in line]
-    if not paths:
+    lines = Path("/proc/self/maps").read_text().splitlines()
+    if not (mapped := [line for line in lines if "/libcublas.so" in line]):
         return ""
-    library = ctypes.CDLL(paths[0])
+    library = ctypes.CDLL(mapped[0].split(maxsplit=5)[-1])
     numbers = [ctypes.c_int() for _ in range(3)]
     # libraryPropertyType: major, minor, patch (library_types.h).
     for kind, number in enumerate(numbers):

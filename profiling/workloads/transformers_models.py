@@ -57,11 +57,7 @@ def _bert(tiny: bool, size: int) -> Model:
 
 def _albert(tiny: bool, size: int) -> Model:
     """ALBERT base v2 (Lan et al. 2020), sequence classification."""
-    base: dict[str, Any] = {
-        "hidden_size": 768,
-        "num_attention_heads": 12,
-        "intermediate_size": 3072,
-    }
+    base = {"hidden_size": 768, "num_attention_heads": 12, "intermediate_size": 3072}
     config = hf.AlbertConfig(num_labels=CLASSES, **(TINY if tiny else base))
     return Model(hf.AlbertForSequenceClassification(config), _tokens(config.vocab_size))
 

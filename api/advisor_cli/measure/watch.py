@@ -191,12 +191,11 @@ def _looks(look: Callable[[], _Look], every_s: float, lasts_s: float) -> Iterato
 
 def _host_screen(host: "HostState") -> Group:
     table = table_of(_HOST_COLUMNS, host.jobs, whole=[name for name, _ in _HOST_COLUMNS[2:]])
-    unused = Text("no job uses a GPU of this host")
     words = (
         f"half a GPU: speed at half of it, {host.basis} from the last minute; ranges are of 90 %"
     )
     notes = [words, *_moves(host)] if host.jobs else _moves(host)
-    return Group(table if host.jobs else unused, *map(Text, notes))
+    return Group(table if host.jobs else "no job uses a GPU of this host", *map(Text, notes))
 
 
 def _host_text(host: "HostState") -> str:
