@@ -160,7 +160,7 @@ def main(
     with suppress(SurvivorsError):
         end_marked(backend, {LAUNCH_MARK: folder})
     # The driver's library is not one of this folder.
-    put_back = [python(), "-P", "-m", "advisor_profiling.power_limit", gpu_uuid]
+    put_back = [python(), "-P", "-m", "advisor_profiling.telemetry.nvml", gpu_uuid]
     with suppress(subprocess.TimeoutExpired):
         subprocess.run(put_back, check=False, timeout=60)
     # Where its number is another one, a next launch has replaced it.
