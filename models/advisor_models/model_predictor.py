@@ -168,9 +168,9 @@ class _ServedHead:
 
     def __init__(self, head: Head, trained: TrainedHead, manifest: Manifest) -> None:
         self.head, self.trained = head, trained
-        keys = {(learned, whole) for learned in (True, False) for whole in (True, False)}
         self._factors = {
-            key: _factors(self.trained, manifest, learned=key[0], whole=key[1]) for key in keys
+            key: _factors(self.trained, manifest, learned=key[0], whole=key[1])
+            for key in {(learned, whole) for learned in (True, False) for whole in (True, False)}
         }
 
     def values(
@@ -476,8 +476,7 @@ class ModelPredictor:
         """
         values, n = self.values(profiles, splits), len(splits)
         (power_w,) = values[POWER.name]
-        unknown = np.full((1, 3, n), np.nan)
-        (memory_power_w,) = values.get(MEMORY_POWER.name, unknown)
+        (memory_power_w,) = values.get(MEMORY_POWER.name, np.full((1, 3, n), np.nan))
         speeds = map(possible_speeds, profiles, values[SPEED.name])
         factors = np.full((2, n), np.nan)
         if (efficiency := self._efficiency(profiles)) is not None:
@@ -604,8 +603,7 @@ class ModelPredictor:
                 why=f"models have learned from {ADVISED_JOBS} jobs side by side",
                 fix=f"name {ADVISED_JOBS} jobs; for a queue of jobs ask for a plan: advisor place",
             )
-        models = dict.fromkeys(profile.gpu_model for profile in profiles)
-        if len(models) > 1:
+        if len(dict.fromkeys(profile.gpu_model for profile in profiles)) > 1:
             raise InputError(
                 " and ".join(f"{p.job} was profiled on {p.gpu_model}" for p in profiles),
                 why="jobs share one GPU",

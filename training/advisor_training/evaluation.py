@@ -23,7 +23,7 @@ from advisor.core.objectives import (
     Interval,
 )
 from advisor.errors import InputError, ModelError
-from advisor.formats.wire import as_answer
+from advisor.formats.wire import as_answer, to_plain
 from advisor.predict.predictions import Prediction
 from advisor.predict.profiles import Floats, is_launch_bound, kind_of
 from advisor_models.model_predictor import ModelPredictor
@@ -38,6 +38,7 @@ from advisor_training.learners import (
     POWER_LEARNER,
     PROTOCOLS,
     RANDOM_ROWS,
+    SEED,
     SPEED_LEARNER,
     Fitted,
     HeldOut,
@@ -242,17 +243,16 @@ def leave_gpus_out(
         mask = data.rows.gpu_model == name
         carried = carry_over(data.rows, mask, name, LEARNERS[OURS], progress)
         added = add_pairs(data.rows, mask, LEARNERS[OURS], progress)
-        figures = {
-            "left_out": name,
-            "learned_pairs": carried.learned_pairs,
-            "pairs": len(np.unique(data.rows.pair[carried.held_out.row])),
-            "fractions": _fractions(data, carried.held_out),
-            "errors": _errors(data, carried.held_out),
-            "held": mean_held(carried, data.rows, [carried.held_out]),
-            "widening": widenings(carried, data.rows),
-        }
         yield (
-            figures,
+            {
+                "left_out": name,
+                "learned_pairs": carried.learned_pairs,
+                "pairs": len(np.unique(data.rows.pair[carried.held_out.row])),
+                "fractions": _fractions(data, carried.held_out),
+                "errors": _errors(data, carried.held_out),
+                "held": mean_held(carried, data.rows, [carried.held_out]),
+                "widening": widenings(carried, data.rows),
+            },
             [
                 {
                     "left_out": name,
@@ -450,11 +450,7 @@ def to_json(evaluation: Evaluation) -> str:
     }
     protocols = {name: protocol.meaning for name, protocol in PROTOCOLS.items()}
     whole = {"protocols": protocols, **values, "check": checked_figures(evaluation)}
-    return as_answer(json.dumps(whole, default=_fields, allow_nan=False).encode()).decode()
-
-
-def _fields(value: Any) -> dict[str, Any]:
-    return {field.name: getattr(value, field.name) for field in fields(value)}
+    return as_answer(json.dumps(whole, default=to_plain, allow_nan=False).encode()).decode()
 
 
 OTHER_GPU = "on another GPU model"
@@ -560,34 +556,25 @@ def _compared_methods(data: Data, *, quick: bool) -> list[tuple[str, str]]:
 
 def _seeds(data: Data, ours: _MethodResult, progress: OnFold) -> Iterator[Mapping[str, Any]]:
     """The model's own seed, then the others."""
-    yield _seed(data, 0, ours)
-    for seed in _SEEDS:
+    for seed in (SEED, *_SEEDS):
 
         def learner(rows: Rows, seed: int = seed) -> Regressors:
             return fit(lambda: extra_trees(seed), rows)
 
-        yield _seed(data, seed, ask(OURS, learner, data, BY_WORKLOAD, progress))
-
-
-def _seed(data: Data, seed: int, results: _MethodResult) -> Mapping[str, Any]:
-    by_objective = {
-        name: figures for name in HEADLINE if (figures := figures_of(results.choices(data, name)))
-    }
-    default = by_objective[DEFAULT_OBJECTIVE]
-    return {
-        "seed": seed,
-        "saved_percent": default.saved.value,
-        "shared_percent": default.shared.value,
-        "missed_percent": default.missed.value if default.missed else None,
-        "fractions": {name: figures.mean_percent for name, figures in by_objective.items()},
-        "errors": _errors(data, results.held_out),
-    }
+        results = ours if seed == SEED else ask(OURS, learner, data, BY_WORKLOAD, progress)
+        by_objective = _fractions(data, results.held_out)
+        default = by_objective[DEFAULT_OBJECTIVE]
+        yield {
+            "seed": seed,
+            "saved_percent": default.saved.value,
+            "shared_percent": default.shared.value,
+            "missed_percent": default.missed.value if default.missed else None,
+            "fractions": {name: figures.mean_percent for name, figures in by_objective.items()},
+            "errors": _errors(data, results.held_out),
+        }
 
 
 FigureKind = Literal["fraction of oracle", "error", "coverage"]
-
-Figures: TypeAlias = Mapping[FigureKind, Mapping[str, float]]
-"""Percent, by what they are of."""
 
 TOLERANCES: Mapping[FigureKind, float] = MappingProxyType(
     {"fraction of oracle": 0.3, "error": 0.5, "coverage": 3.0}
@@ -619,12 +606,15 @@ def checked_figures(evaluation: Evaluation) -> dict[FigureKind, dict[str, float]
     }
 
 
-def bundled_figures() -> Figures:
-    """The figures that come with the advisor."""
+def bundled_figures() -> Mapping[FigureKind, Mapping[str, float]]:
+    """The figures that come with the advisor, percent."""
     return json.loads(resources.files("advisor_training").joinpath(BUNDLED).read_text("utf-8"))
 
 
-def check(figures: Figures, bundled: Figures) -> None:
+def check(
+    figures: Mapping[FigureKind, Mapping[str, float]],
+    bundled: Mapping[FigureKind, Mapping[str, float]],
+) -> None:
     """Accept figures as good as the bundled ones.
 
     Raises:

@@ -95,8 +95,7 @@ class PriorRegressor(RegressorMixin, BaseEstimator):
         """What is expected, in the unit of y, shape (n,)."""
         _VALIDATION.check_is_fitted(self)
         prior, features = self._parts(_VALIDATION.validate_data(self, X, reset=False, **_TAKES))
-        predictions: Floats = np.exp(self.regressor_.predict(features)) * prior
-        return predictions
+        return np.exp(self.regressor_.predict(features)) * prior
 
     def __sklearn_tags__(self) -> Any:
         tags = cast("Any", super()).__sklearn_tags__()
@@ -161,8 +160,7 @@ class HeadLearner:
 
     def is_measured(self, rows: Rows) -> npt.NDArray[np.bool_]:
         """In which rows it was measured; shape (n,)."""
-        finite: npt.NDArray[np.bool_] = np.isfinite(self.measured(rows))
-        return np.logical_and.reduce(finite, axis=1)
+        return np.logical_and.reduce(np.isfinite(self.measured(rows)), axis=1)
 
     def possible(self, rows: Rows, values: Floats) -> Floats:
         """Values of rows between `least` and `most`, part by part; shape (parts x n,)."""
@@ -286,11 +284,10 @@ def learned_from(
         head; its weight; and the number of the row: of two jobs each row is there once for each.
     """
     is_limited = flat(learner.measured(rows) < learner.all_served(rows))
-    values = learner.possible(rows, learner.measured(rows))
     row = np.tile(np.arange(len(rows)), len(is_limited) // len(rows))[is_limited]
     return (
         flat(rows.heads[learner.head.name])[is_limited],
-        values[is_limited],
+        learner.possible(rows, learner.measured(rows))[is_limited],
         rows.weight[row],
         row,
     )

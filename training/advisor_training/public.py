@@ -34,10 +34,10 @@ from advisor_models.single_window import SoloWindow, bundled_head
 
 SHIPPED = "advisor"  # the package's own answers, in `PublicFigures.off`
 
-PARTS = 7  # into which MIG cuts an A100
+_PARTS = 7  # into which MIG cuts an A100
 
 # From features and values of known rows, and features of others, the values of these.
-Learner = Callable[[Floats, Floats, Floats], Floats]
+_Learner = Callable[[Floats, Floats, Floats], Floats]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +102,7 @@ def evaluate_public(names: Sequence[str], folder: Path | None) -> Iterator[Publi
     if unknown := [name for name in names if name not in TABLES]:
         raise InputError(f"no public table is called {unknown[0]}", fix=f"name {listed(TABLES)}")
     for name in names or [name for name, table in TABLES.items() if folder or not table.files]:
-        files = TABLES[name].files
-        texts = [_file(folder, name, path) for path in files] or [bundled_table(name)]
+        texts = [_file(folder, name, path) for path in TABLES[name].files] or [bundled_table(name)]
         yield from (replace(figures, table=name) for figures in TABLES[name].judge(*texts))
 
 
@@ -139,7 +138,7 @@ def _figures(
     *,
     features: Sequence[Floats] = (),
     families: Any = None,
-    learner: Learner | None = None,
+    learner: _Learner | None = None,
     bar_percent: float | None = None,
 ) -> PublicFigures:
     """What came of it.
@@ -175,7 +174,7 @@ def _off(measured: Floats, said: Floats, *, is_factor: bool) -> Off:
     return Off(percent, bias, 100 * float(np.abs(said - measured).mean()))
 
 
-def _other_half(learner: Learner, features: Floats, measured: Floats, families: Any) -> Floats:
+def _other_half(learner: _Learner, features: Floats, measured: Floats, families: Any) -> Floats:
     # What it says of each, having seen no job of the half that its job belongs to.
     is_first = np.isin(families, np.unique(families)[::2])
     said = np.empty(len(measured))
@@ -196,7 +195,7 @@ def _linear(features: Floats, values: Floats, tested: Floats) -> Floats:
     return np.exp(ask @ np.linalg.lstsq(rows, np.log(values), rcond=1e-6)[0])
 
 
-def _constants(form: Callable[[Floats, float, float], Floats]) -> Learner:
+def _constants(form: Callable[[Floats, float, float], Floats]) -> _Learner:
     # The floor in watts and the exponent with the least error on a grid.
 
     def learner(features: Floats, values: Floats, tested: Floats) -> Floats:
@@ -209,8 +208,7 @@ def _constants(form: Callable[[Floats, float, float], Floats]) -> Learner:
 
 def _families(jobs: Iterable[tuple[str, str]]) -> Any:
     # The network of each job of a pair, without its size.
-    pattern = re.compile("[a-z]*")
-    return np.array([[pattern.findall(job.lower())[0] for job in pair] for pair in jobs])
+    return np.array([[re.findall("[a-z]*", job.lower())[0] for job in pair] for pair in jobs])
 
 
 def _twice(jobs: Iterable[str]) -> Any:
@@ -247,9 +245,9 @@ def _of_parvagpu(text: str) -> Iterator[PublicFigures]:
         of[int(row["slice"]), int(row["copies"])] = float(row["rate"])
     rows, models = list[tuple[float, ...]](), list[str]()
     for (model, batch), by_part in rates.items():
-        best = max(rate * PARTS / part for (part, n), rate in by_part.items() if n == 1)
+        best = max(rate * _PARTS / part for (part, n), rate in by_part.items() if n == 1)
         for (part, n), rate in by_part.items():
-            if part == PARTS and n > 1 and (whole := by_part.get((PARTS, 1))):
+            if part == _PARTS and n > 1 and (whole := by_part.get((_PARTS, 1))):
                 said = _said([_job(whole / best)] * n, without_limits("uncapped", n)).parts[0]
                 rows.append((rate / whole, said.speed.value, n, min(n, best / whole), batch))
                 models.append(model)
@@ -286,13 +284,12 @@ def _of_gavel(text: str) -> Iterator[PublicFigures]:
             for pair in pairs
             for job in pair
         )
-        gains = np.diff(np.array([*alone])).reshape(len(pairs), 4)
         yield _figures(
             gpu.upper(),
             "rate beside another",
             kept,
             said,
-            features=[*gains.T],
+            features=[*np.diff(np.array([*alone])).reshape(len(pairs), 4).T],
             families=_families(pairs),
             learner=_trees,
             bar_percent=bar,
@@ -320,7 +317,7 @@ def _of_miso(text: str) -> Iterator[PublicFigures]:
         steps[row["job"], row["batch"]][int(row["slice"])] = row
     rows, jobs = list[tuple[float, ...]](), list[str]()
     for (job, _), by_slice in steps.items():
-        whole = by_slice.pop(PARTS)
+        whole = by_slice.pop(_PARTS)
         read = {name: float(whole[name]) for name in ("gpu_busy_percent", "memory_busy_percent")}
         window = SoloWindow(
             job=job,
@@ -338,15 +335,15 @@ def _of_miso(text: str) -> Iterator[PublicFigures]:
         profile = bundled_head().likeliest(window)
         for part, row in by_slice.items():
             kept = float(whole["step_s"]) / float(row["step_s"])
-            said = profile.at([WHOLE * part / PARTS], "rate")["rate"][0]
-            rows.append((kept, said, part / PARTS, window.part_of_power, *read.values()))
+            said = profile.at([WHOLE * part / _PARTS], "rate")["rate"][0]
+            rows.append((kept, said, part / _PARTS, window.part_of_power, *read.values()))
             jobs.append(job)
     table, families = np.array(rows), _twice(jobs)
     for what, bar, least in (
         ("speed on 1 to 4 of 7 slices", 17.1, 1),
         ("the same, 3 and 4 of 7", 7.4, 3),
     ):
-        of = table[:, 2] > (least - 0.5) / PARTS
+        of = table[:, 2] > (least - 0.5) / _PARTS
         kept, said, *features = _columns(table[of])
         rules = {
             "no loss": np.ones(len(kept)),

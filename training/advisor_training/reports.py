@@ -66,8 +66,6 @@ def _matplotlib() -> tuple[Any, Any]:
     return importlib.import_module("matplotlib").rc_context, figure.Figure
 
 
-HTML_NAME, JSON_NAME = "evaluation.html", "evaluation.json"
-
 # Headings of the fractions by `HEADLINE`.
 _ORACLES = ("oracle", "oracle, per watt", "oracle, raw")
 
@@ -78,7 +76,10 @@ def write_evaluation(evaluation: Evaluation, folder: Path) -> tuple[Path, ...]:
     Raises:
         StoreError: the files cannot be written.
     """
-    contents = {HTML_NAME: page(evaluation).encode(), JSON_NAME: to_json(evaluation).encode()}
+    contents = {
+        "evaluation.html": page(evaluation).encode(),
+        "evaluation.json": to_json(evaluation).encode(),
+    }
     write_into(
         folder,
         lambda to: [replace_file(to / n, data, PUBLIC_FILE) for n, data in contents.items()],
@@ -176,8 +177,7 @@ def _scatter(name: str, caption: str, what: str, expected: Floats, measured: Flo
     svg = svg[svg.index("<svg") :].replace(_INK, "currentColor").replace(_FAINT, "var(--faint)")
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     svg = re.sub(r'(\bid="|url\(#|href="#)', rf"\1{name}-", svg)
-    label = f'<svg role="img" aria-label="{escape(caption)}" '
-    return Markup(svg.replace("<svg ", label, 1))
+    return Markup(svg.replace("<svg ", f'<svg role="img" aria-label="{escape(caption)}" ', 1))
 
 
 def _find_choices(
@@ -230,16 +230,15 @@ def _servers(evaluation: Evaluation) -> str:
 
 
 def _compared(evaluation: Evaluation) -> str:
-    others = {
-        PHYSICAL: "physics without learning",
-        "equal": "50/50",
-        "uncapped": "no limits",
-        PAPER: "the paper's method",
-        "larger-rate": "90 % for the larger raw rate",
-    }
     parts = [
         f"{words} {figures.saved.value:+.1f} % (costs more in {figures.loses.value:.0f} %)"
-        for method, words in others.items()
+        for method, words in {
+            PHYSICAL: "physics without learning",
+            "equal": "50/50",
+            "uncapped": "no limits",
+            PAPER: "the paper's method",
+            "larger-rate": "90 % for the larger raw rate",
+        }.items()
         if (figures := _find_choices(evaluation, method, DEFAULT_OBJECTIVE))
     ]
     ours = [
@@ -320,7 +319,6 @@ def printed_tables(
     figures, errors = _choice_figures(evaluation), errors_of_all_pairs(evaluation)
     # Every method and rule by energy for the same work, a job left out at a time.
     unseen = figures.xs((BY_WORKLOAD, DEFAULT_OBJECTIVE), level=("protocol", "objective"))
-    best_first = sorted(unseen.items(), key=lambda row: -row[1].saved.value)
     # Mean fraction of the oracle by other objectives, among the nine splits, any speed allowed.
     cells = figures[BY_WORKLOAD].map(attrgetter("fraction")).map(_bounded)
     rows = cells.unstack(sort=False).reindex(columns=[*objectives]).fillna("-").itertuples()
@@ -344,7 +342,7 @@ def printed_tables(
                     *(f"{f.slower.value:.0f}", f"{f.shared.value:.0f}", _bounded(f.missed, 0)),
                     *(_bounded(f.fraction), f"{f.worst_percent:.1f}"),
                 )
-                for method, f in best_first
+                for method, f in sorted(unseen.items(), key=lambda row: -row[1].saved.value)
             ],
         ),
         _TextTable(
