@@ -375,8 +375,7 @@ def checked_file(path: Path, expected: str, retrain: str = RETRAIN) -> bytes:
     Raises:
         ModelError: it cannot be read, or has another hash; `retrain` is what else to do.
     """
-    data = whole_file(path, retrain)
-    if sha256(data) != expected:
+    if sha256(data := whole_file(path, retrain)) != expected:
         raise ModelError(
             f"{path} is not the file that was written",
             why=f"its SHA-256 differs from that in {MANIFEST}",
@@ -650,8 +649,7 @@ class Registry:
             OSError: it cannot be written.
         """
         with self._locked():
-            promotions = standing(self.history())
-            if not promotions:
+            if not (promotions := standing(self.history())):
                 raise ModelError(
                     "there is no model to go back to",
                     why="no promotion stands",

@@ -159,12 +159,11 @@ def mean_window(points: Sequence[SoloPoint]) -> SoloPoint:
     newest, means = points[-1], dict[str, float]()
     for name in (*READ, "idle_power_w"):
         same = [p for p in counted if p.rate_unit == counted[-1].rate_unit]
-        readings = [
+        if readings := [
             (value, point.window_s or 1.0)
             for point in (same if name == "rate" else points)
             if (value := getattr(point, name)) is not None
-        ]
-        if readings:
+        ]:
             means[name] = sum(value * of_s for value, of_s in readings) / sum(
                 s for _, s in readings
             )

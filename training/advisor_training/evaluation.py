@@ -124,9 +124,7 @@ class _MethodResult:
     def errors(self, data: Data, which: Mask) -> Errors:
         """Errors over the rows of a mask; the paper's method has none of single jobs."""
         errors = errors_of(data, self.held_out, which)
-        if self.name == PAPER:
-            return replace(errors, rate=None, speed=None)
-        return errors
+        return replace(errors, rate=None, speed=None) if self.name == PAPER else errors
 
 
 def _put_to(name: str, question: ChoiceQuestion) -> ChoiceQuestion:
@@ -569,7 +567,7 @@ def _seeds(data: Data, ours: _MethodResult, progress: OnFold) -> Iterator[Mappin
             "saved_percent": default.saved.value,
             "shared_percent": default.shared.value,
             "missed_percent": default.missed.value if default.missed else None,
-            "fractions": {name: figures.mean_percent for name, figures in by_objective.items()},
+            "fractions": {name: figures.fraction.value for name, figures in by_objective.items()},
             "errors": _errors(data, results.held_out),
         }
 
@@ -588,7 +586,7 @@ def checked_figures(evaluation: Evaluation) -> dict[FigureKind, dict[str, float]
     """The figures that are compared; those of the quick protocol, so any evaluation has them."""
     return {
         "fraction of oracle": {
-            f"{row['method']} by {row['objective']}, {row['scope']}": row["figures"].mean_percent
+            f"{row['method']} by {row['objective']}, {row['scope']}": row["figures"].fraction.value
             for row in evaluation.choices
             if row["protocol"] == BY_WORKLOAD and row["pairs"] == "all"
             if row["method"] in (OURS, PHYSICAL)
@@ -620,13 +618,12 @@ def check(
     Raises:
         ModelError: one is worse by more than its tolerance; the message names all of them.
     """
-    faults = [
+    if faults := [
         fault
         for kind in TOLERANCES
         for name, was in bundled[kind].items()
         if (fault := _fault(kind, name, figures[kind].get(name), was))
-    ]
-    if faults:
+    ]:
         raise ModelError(
             "; ".join(faults),
             why="features, learners or data changed",

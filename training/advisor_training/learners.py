@@ -107,9 +107,8 @@ class PriorRegressor(RegressorMixin, BaseEstimator):
         return extra_trees() if self.regressor is None else self.regressor
 
     def _parts(self, X: Floats) -> tuple[Floats | float, Floats]:  # noqa: N803
-        if self.prior_column is None:
-            return 1.0, X
-        return X[:, self.prior_column], np.delete(X, self.prior_column, axis=1)
+        prior = self.prior_column
+        return (1.0, X) if prior is None else (X[:, prior], np.delete(X, prior, axis=1))
 
 
 LEAST_SPEED = 1e-4

@@ -348,8 +348,7 @@ def too_fast(pairs: Iterable[PairPoint], alone: Iterable[SoloPoint]) -> Iterator
     profiles = make_profiles(alone)
     for point in pairs:
         for job, share, rate in _rates(point):
-            profile = profiles.get((job, point.gpu_model))
-            if profile is None:
+            if (profile := profiles.get((job, point.gpu_model))) is None:
                 continue
             # At a share below the profile, that at its smallest.
             limit = float(profile.at([max(share, float(profile.shares[0]))])["rate"][0])

@@ -399,8 +399,7 @@ def make_measurements(
         else:
             readable.append(point)
     for group in grouped(readable, measurement_of).values():
-        made = _measurement(group, references)
-        if isinstance(made, str):
+        if isinstance(made := _measurement(group, references), str):
             left_out[made] += len(group)
         elif full and not made.is_full:
             left_out[_NOT_FULL] += len(group)
@@ -895,8 +894,7 @@ def with_launches(measured: PointSet, settings: Settings) -> PointSet:
         return measured
     borrowed = profiles_that_lack(observations, measured.profiled, bundled_solo_points())
     profiled = (*measured.profiled, *with_right_results(with_solo_flags(borrowed)))
-    taught = taught_here(observations, profiled, settings.home)
-    if not taught.pairs:
+    if not (taught := taught_here(observations, profiled, settings.home)).pairs:
         return replace(measured, left_out=(*measured.left_out, *taught.left_out))
     of_launches = _checked(taught.pairs, profiled, taught.references, ())
     counts = PointsSource(OF_LAUNCHES, len(taught.pairs), len(taught.references))

@@ -348,8 +348,7 @@ def measured_coverage(residuals: Residuals) -> Coverage:
     strata: dict[str, list[float]] = {}
     for job in np.unique(residuals.left_out):
         bounds = bounds_of(residuals.take((residuals.left_out != job) & (residuals.beside != job)))
-        bounded = _bounded(residuals.take(residuals.left_out == job), bounds)
-        if not len(bounded):
+        if not len(bounded := _bounded(residuals.take(residuals.left_out == job), bounds)):
             continue
         low, high = _ends(bounded, bounds)
         held = (low <= bounded.values) & (bounded.values <= high)
@@ -369,8 +368,7 @@ def measured_coverage(residuals: Residuals) -> Coverage:
 
 def _reach(residuals: Residuals, bounds: Strata) -> tuple[Floats, Floats]:
     """Residuals in parts of the bound on their side, and weights that add up to 1."""
-    bounded = _bounded(residuals, bounds)
-    if not len(bounded):
+    if not len(bounded := _bounded(residuals, bounds)):
         raise InputError(
             "no pair was measured at a share whose error is known",
             fix="measure pairs at the nine splits and uncapped: advisor colocate",
@@ -669,8 +667,7 @@ def errors_of(data: Data, held_out: HeldOut, which: Mask) -> Errors:
 
 def error(expected: Floats, measured: Floats) -> Error | None:
     """The relative errors in short; values measured as 0 have none. None of no values."""
-    positive = measured > 0
-    if not positive.any():
+    if not (positive := measured > 0).any():
         return None
     errors = 100 * np.abs(expected[positive] / measured[positive] - 1)
     return Error(float(errors.mean()), float(np.median(errors)))
@@ -986,11 +983,6 @@ class ChoiceFigures:
     p10_percent: float
     worst_percent: float
     over: Mapping[str, Mapping[str, float]]
-
-    @property
-    def mean_percent(self) -> float:
-        """Mean fraction of the oracle."""
-        return self.fraction.value
 
 
 def figures_of(choices: Sequence[Choice]) -> ChoiceFigures | None:

@@ -464,7 +464,7 @@ def made_choice(
 
 def test_figures_of_choices() -> None:
     found = some(figures_of([made_choice(1.0, 1.5), made_choice(0.8, 0.8, "worst", missed=True)]))
-    values = (found.mean_percent, found.worst_percent, found.p10_percent, found.saved.value,
+    values = (found.fraction.value, found.worst_percent, found.p10_percent, found.saved.value,
               found.loses.value, found.stp.value, found.over["equal"]["mean_percent"])  # fmt: skip
     assert values == pytest.approx((90, 80, 82, 100 * (1 / 3 - 1 / 4) / 2, 50, 1.15, 15))
     assert set(found.over) == {"equal"}
