@@ -202,9 +202,11 @@ class _ServedHead:
         values = [
             [
                 _around(value, factors(split, part, kinds, gpu_model, value >= near), most)
-                for split, value in zip(
-                    splits, _scaled(logs[part * n : (part + 1) * n], prior), strict=True
+                for split, log, of_prior in zip(
+                    splits, logs[part * n : (part + 1) * n], prior.tolist(), strict=True
                 )
+                # One by one: where it stands in an array may change the last bit of numpy's exp.
+                for value in [math.exp(log) * of_prior]
             ]
             for part, prior in enumerate(priors)
         ]
@@ -246,11 +248,6 @@ def _factors(
         return at(of_job(kind, others, split.shares[part], place), "")
 
     return of
-
-
-def _scaled(logs: Sequence[float], factors: Floats) -> list[float]:
-    # One by one: where a value stands in an array may change the last bit of numpy's exp.
-    return [math.exp(log) * f for log, f in zip(logs, factors.tolist(), strict=True)]
 
 
 def _around(value: float, factors: _Factors, most: float) -> tuple[float, float, float]:
@@ -617,8 +614,9 @@ class ModelPredictor:
         if not manifest.efficiency:
             return None
         learned, whole = self._has_learned(profiles)
-        situation = of_pair([*map(self._kind, profiles)], SPLIT)
-        bounds = bounds_of_stratum(manifest.efficiency, situation)
+        bounds = bounds_of_stratum(
+            manifest.efficiency, of_pair([*map(self._kind, profiles)], SPLIT)
+        )
         if not learned:
             bounds = bounds.wider(max(manifest.other_gpu.widening[name] for name in both))
         if not whole and manifest.no_counters is not None:

@@ -485,8 +485,9 @@ class Registry:
 
     def versions(self) -> list[str]:
         """All versions, sorted by name, so by day; the bundled model is not among them."""
-        folder = self._folder / "versions"
-        return sorted(p.name for p in folder.glob("*") if not p.name.startswith("."))
+        return sorted(
+            p.name for p in (self._folder / "versions").glob("*") if not p.name.startswith(".")
+        )
 
     def champion(self) -> str:
         """The version in use; `bundled` without a promotion.

@@ -22,6 +22,7 @@ from advisor.core.objectives import (
     RAW_OBJECTIVE,
     Interval,
 )
+from advisor.core.records import grouped
 from advisor.errors import InputError, ModelError
 from advisor.formats.wire import as_answer, to_plain
 from advisor.predict.predictions import Prediction
@@ -53,7 +54,7 @@ from advisor_training.learners import (
     leave_out,
     paper_learner,
 )
-from advisor_training.rows import Data, LeftOut, Rows, flat
+from advisor_training.rows import Data, Rows, flat
 from advisor_training.scoring import (
     COVERAGE,
     QUESTIONS,
@@ -62,7 +63,6 @@ from advisor_training.scoring import (
     ChoiceFigures,
     ChoiceQuestion,
     Coverage,
-    Error,
     Errors,
     KeptBy,
     calibrate,
@@ -153,41 +153,29 @@ def ask(
     return _MethodResult(name, held_out, float(np.median(seconds)))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobFigures:
-    """One job that was left out: all pairs with it.
-
-    Attributes:
-        bars: By objective the number of `choices`, their mean `fraction_percent` of the oracle,
-            that of 50/50 in the same pairs (`equal_percent`), and what ours gains over it
-            (`gain_percent`; None where that of 50/50 is 0).
-        own: Error of the job's own relative speed; `beside` of the jobs next to it.
-    """
-
-    job: str
-    gpu_model: str
-    launch_bound: bool
-    sm_active_percent: float
-    bars: Mapping[str, Mapping[str, float | None]]
-    own: Error | None
-    beside: Error | None
-    power: Error | None
-
-
 def by_job(
     data: Data, held_out: HeldOut, choices: Mapping[str, Sequence[Choice]]
-) -> tuple[JobFigures, ...]:
-    """One entry for each job that was left out and GPU model, the busiest SMs first."""
-    groups: dict[tuple[str, str], dict[str, list[Choice]]] = {}
-    for objective, chosen in choices.items():
-        for choice in chosen:
-            key = choice.left_out, data.measurements[choice.number].gpu_model
-            groups.setdefault(key, {}).setdefault(objective, []).append(choice)
+) -> tuple[Mapping[str, Any], ...]:
+    """One entry for each job that was left out and GPU model, the busiest SMs first.
+
+    All pairs with that job. `bars` has by objective the number of `choices`, their mean
+    `fraction_percent` of the oracle, that of 50/50 in the same pairs (`equal_percent`), and what
+    ours gains over it (`gain_percent`; None where that of 50/50 is 0). `own` is the error of the
+    job's own relative speed, `beside` of the jobs next to it.
+    """
+    by_objective = {
+        name: grouped(
+            chosen, lambda choice: (choice.left_out, data.measurements[choice.number].gpu_model)
+        )
+        for name, chosen in choices.items()
+    }
     jobs = [
-        _job(data, held_out, key, {name: bar_of(its) for name, its in group.items()})
-        for key, group in groups.items()
+        _job(
+            data, held_out, key, {n: bar_of(of[key]) for n, of in by_objective.items() if key in of}
+        )
+        for key in dict.fromkeys(itertools.chain.from_iterable(by_objective.values()))
     ]
-    return tuple(sorted(jobs, key=lambda job: (-job.sm_active_percent, job.job)))
+    return tuple(sorted(jobs, key=lambda job: (-job["sm_active_percent"], job["job"])))
 
 
 def bar_of(choices: Sequence[Choice]) -> Mapping[str, float | None]:
@@ -211,23 +199,23 @@ def _job(
     held_out: HeldOut,
     key: tuple[str, str],
     bars: Mapping[str, Mapping[str, float | None]],
-) -> JobFigures:
+) -> Mapping[str, Any]:
     rows, profile = data.rows, data.profiles[key]
     nine = (rows.kind == "nine") & (rows.gpu_model == key[1])
     its = (held_out.left_out == key[0]) & nine[held_out.row]
     compared, tested = compare(data, held_out, its), rows.take(held_out.row[its])
     expected, measured = map(flat, compared["speed"])
     is_job = np.concatenate([tested.job_a == key[0], tested.job_b == key[0]])
-    return JobFigures(
-        job=key[0],
-        gpu_model=key[1],
-        launch_bound=is_launch_bound(profile),
-        sm_active_percent=float(profile.values["sm_active_percent"][-1]),
-        bars=bars,
-        own=error(expected[is_job], measured[is_job]),
-        beside=error(expected[~is_job], measured[~is_job]),
-        power=error(*compared["power"]),
-    )
+    return {
+        "job": key[0],
+        "gpu_model": key[1],
+        "launch_bound": is_launch_bound(profile),
+        "sm_active_percent": float(profile.values["sm_active_percent"][-1]),
+        "bars": bars,
+        "own": error(expected[is_job], measured[is_job]),
+        "beside": error(expected[~is_job], measured[~is_job]),
+        "power": error(*compared["power"]),
+    }
 
 
 def leave_gpus_out(
@@ -423,7 +411,7 @@ class Evaluation:
     wanted_coverage: float
     coverage: Mapping[str, Coverage]
     training_s: Mapping[str, float]
-    jobs: tuple[JobFigures, ...]
+    jobs: tuple[Mapping[str, Any], ...]
     gpus: tuple[Mapping[str, Any], ...]
     gpu_curve: tuple[Mapping[str, Any], ...]
     limits: tuple[Mapping[str, Any], ...]
@@ -642,40 +630,15 @@ def _fault(kind: FigureKind, name: str, value: float | None, was: float) -> str:
     return f"{kind} of {name} is {now}, {least} {bound:.2f} % is wanted (bundled: {was:.2f} %)"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LocalEvaluation:
-    """What a model is worth on measured pairs; errors and fractions at the nine splits.
-
-    Attributes:
-        splits: How many measured splits were predicted, uncapped ones among them.
-        known_jobs: Jobs of these pairs that the model may have learned from, by name: figures of
-            their pairs say less of jobs that are new to it.
-        oracle_percent: Measured worth of the split chosen by prediction, in percent of the best
-            measured one, mean over the measurements; `oracle_worst_percent` the least.
-        rate_coverage_percent: Measured rates within their intervals, at all splits.
-        coverage_percent: What the intervals promise.
-    """
-
-    model: str
-    objective: str
-    pairs: int
-    jobs: int
-    splits: int
-    known_jobs: tuple[str, ...]
-    new_gpu_models: tuple[str, ...]
-    oracle_percent: float
-    oracle_worst_percent: float
-    rate_mean_error_percent: float
-    rate_median_error_percent: float
-    power_mean_error_percent: float
-    rate_coverage_percent: float
-    power_coverage_percent: float
-    coverage_percent: float
-    left_out: tuple[LeftOut, ...]
-
-
-def evaluate_local(predictor: ModelPredictor, data: Data) -> LocalEvaluation:
+def evaluate_local(predictor: ModelPredictor, data: Data) -> dict[str, Any]:
     """Compare what a model, as it answers, predicts of measured pairs with what was measured.
+
+    Errors and fractions are at the nine splits, in percent, and named as in manifests;
+    `oracle_percent` is the measured worth of the split chosen by prediction for each one of the
+    best measured split, the mean over the measurements; `rate_coverage_percent` the measured rates
+    within their intervals, at all splits, which promise `coverage_percent`. `splits` says how many
+    were predicted, uncapped ones among them. `known_jobs` are those that the model may have learned
+    from, by name: figures of their pairs say less of jobs that are new to it.
 
     Raises:
         InputError: a profile that the model cannot predict from, or no measured split is worth
@@ -702,26 +665,28 @@ def evaluate_local(predictor: ModelPredictor, data: Data) -> LocalEvaluation:
         *_within((p.parts[0].speed for p in predicted), rows.speed_a),
         *_within((p.parts[1].speed for p in predicted), rows.speed_b),
     )
-    return LocalEvaluation(
-        model=manifest.version,
-        objective=DEFAULT_OBJECTIVE,
-        pairs=len({m.pair for m in data.measurements}),
-        jobs=len(rows.jobs),
-        splits=len(rows),
-        known_jobs=tuple(sorted(set(rows.jobs) & set(manifest.dataset.jobs))),
-        new_gpu_models=tuple(sorted(set(rows.gpu_model.tolist()) - set(manifest.gpu_models))),
-        oracle_percent=rounded_percent(scores.mean()),
-        oracle_worst_percent=rounded_percent(scores.min()),
-        rate_mean_error_percent=rounded_percent(rates.mean()),
-        rate_median_error_percent=rounded_percent(np.median(rates)),
-        power_mean_error_percent=rounded_percent(head_errors(rows, held_out, POWER_LEARNER).mean()),
-        rate_coverage_percent=rounded_percent(np.mean(held)),
-        power_coverage_percent=rounded_percent(
+    return {
+        "model": manifest.version,
+        "objective": DEFAULT_OBJECTIVE,
+        "pairs": len({m.pair for m in data.measurements}),
+        "jobs": len(rows.jobs),
+        "splits": len(rows),
+        "known_jobs": tuple(sorted(set(rows.jobs) & set(manifest.dataset.jobs))),
+        "new_gpu_models": tuple(sorted(set(rows.gpu_model.tolist()) - set(manifest.gpu_models))),
+        "oracle_percent": rounded_percent(scores.mean()),
+        "oracle_worst_percent": rounded_percent(scores.min()),
+        "rate_mean_error_percent": rounded_percent(rates.mean()),
+        "rate_median_error_percent": rounded_percent(np.median(rates)),
+        "power_mean_error_percent": rounded_percent(
+            head_errors(rows, held_out, POWER_LEARNER).mean()
+        ),
+        "rate_coverage_percent": rounded_percent(np.mean(held)),
+        "power_coverage_percent": rounded_percent(
             _within((p.power_w for p in predicted), rows.power_w).mean()
         ),
-        coverage_percent=rounded_percent(manifest.coverage),
-        left_out=data.left_out,
-    )
+        "coverage_percent": rounded_percent(manifest.coverage),
+        "left_out": data.left_out,
+    }
 
 
 def _within(intervals: Iterable[Interval], measured: Floats) -> npt.NDArray[np.bool_]:

@@ -481,8 +481,9 @@ def leave_out(
         fitted = learner(rows.take(draw.learned))
         if wanted is not None:
             return predicted(fitted, wanted, draw.tested, draw.name)
-        held_out = predicted(fitted, rows, draw.tested, draw.name)
-        return replace(held_out, tested=~draw.learned[draw.tested])
+        return replace(
+            predicted(fitted, rows, draw.tested, draw.name), tested=~draw.learned[draw.tested]
+        )
 
     # Threads: growing trees holds no lock of the interpreter, and learners cannot be pickled.
     side_by_side = _JOBLIB.Parallel(n_jobs=-1, prefer="threads", return_as="generator")

@@ -115,10 +115,8 @@ def distances(pairs: Sequence[PairUse], other: PairUse) -> Floats:
 
 def nearest(pairs: Sequence[PairUse], others: Sequence[PairUse]) -> Floats:
     """How far each pair is from the nearest of others; infinite without others; shape (pairs,)."""
-    least = np.full(len(pairs), math.inf)
-    for other in others:
-        least = np.minimum(least, distances(pairs, other))
-    return least
+    infinite = np.full(len(pairs), math.inf)
+    return np.min([infinite, *(distances(pairs, other) for other in others)], axis=0)
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

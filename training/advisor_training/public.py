@@ -23,6 +23,7 @@ import numpy as np
 from sklearn.ensemble import ExtraTreesRegressor
 
 from advisor.core.gpu import TIME_SLICED, UNCAPPED, WHOLE, Split, without_limits
+from advisor.core.records import grouped
 from advisor.core.wording import listed
 from advisor.errors import InputError
 from advisor.predict.kernels import Kernels
@@ -239,17 +240,14 @@ def _columns(rows: Any) -> list[Floats]:
 
 def _of_parvagpu(text: str) -> Iterator[PublicFigures]:
     # Activity is what a model does for each 1 that the GPU does at its best slice.
-    rates: dict[tuple[str, int], dict[tuple[int, int], float]] = defaultdict(dict)
-    for row in _rows(text):
-        of = rates[row["model"], int(row["batch"])]
-        of[int(row["slice"]), int(row["copies"])] = float(row["rate"])
     rows, models = list[tuple[float, ...]](), list[str]()
-    for (model, batch), by_part in rates.items():
+    for (model, batch), its in grouped(_rows(text), lambda r: (r["model"], r["batch"])).items():
+        by_part = {(int(r["slice"]), int(r["copies"])): float(r["rate"]) for r in its}
         best = max(rate * _PARTS / part for (part, n), rate in by_part.items() if n == 1)
         for (part, n), rate in by_part.items():
             if part == _PARTS and n > 1 and (whole := by_part.get((_PARTS, 1))):
                 said = _said([_job(whole / best)] * n, without_limits("uncapped", n)).parts[0]
-                rows.append((rate / whole, said.speed.value, n, min(n, best / whole), batch))
+                rows.append((rate / whole, said.speed.value, n, min(n, best / whole), float(batch)))
                 models.append(model)
     kept, said, n, most, batch = _columns(rows)
     yield _figures(
@@ -266,9 +264,10 @@ def _of_parvagpu(text: str) -> Iterator[PublicFigures]:
 
 def _of_gavel(text: str) -> Iterator[PublicFigures]:
     # Nothing is known of a job, so it is taken to fill the GPU.
-    rates: dict[str, dict[tuple[str, str], float]] = defaultdict(dict)
-    for row in _rows(text):
-        rates[row["gpu"]][row["job"], row["beside"]] = float(row["rate"])
+    rates = {
+        gpu: {(row["job"], row["beside"]): float(row["rate"]) for row in its}
+        for gpu, its in grouped(_rows(text), lambda row: row["gpu"]).items()
+    }
     half = _said([_job(math.nan)] * 2, UNCAPPED).parts[0].speed.value
     for gpu, bar, feature_bar in (
         ("v100", 16.8, 11.0),
@@ -312,11 +311,9 @@ def _of_gavel(text: str) -> Iterator[PublicFigures]:
 
 def _of_miso(text: str) -> Iterator[PublicFigures]:
     # Predicted as an audit does, from one window on the whole GPU.
-    steps: dict[tuple[str, str], dict[int, Mapping[str, str]]] = defaultdict(dict)
-    for row in _rows(text):
-        steps[row["job"], row["batch"]][int(row["slice"])] = row
     rows, jobs = list[tuple[float, ...]](), list[str]()
-    for (job, _), by_slice in steps.items():
+    for (job, _), its in grouped(_rows(text), lambda row: (row["job"], row["batch"])).items():
+        by_slice = {int(row["slice"]): row for row in its}
         whole = by_slice.pop(_PARTS)
         read = {name: float(whole[name]) for name in ("gpu_busy_percent", "memory_busy_percent")}
         window = SoloWindow(
@@ -371,10 +368,11 @@ def _speed_at(features: Floats, floor_w: float, power: float) -> Floats:
 
 def _of_zeus(text: str) -> Iterator[PublicFigures]:
     # The run at the highest limit is the one without.
-    jobs: dict[tuple[str, ...], dict[float, Mapping[str, str]]] = defaultdict(dict)
-    for row in _rows(text):
-        job = tuple(row[key] for key in ("gpu", "network", "dataset", "batch", "optimizer"))
-        jobs[job][float(row["limit_w"])] = row
+    keys = "gpu", "network", "dataset", "batch", "optimizer"
+    jobs = {
+        job: {float(row["limit_w"]): row for row in its}
+        for job, its in grouped(_rows(text), lambda row: tuple(row[key] for key in keys)).items()
+    }
     for gpu, bar in (("v100", 5.0), ("a40", 7.2), ("p100", 2.9), ("rtx6000", 5.5)):
         rows, networks = list[tuple[float, ...]](), list[str]()
         most_w = max(max(by_limit) for (card, *_), by_limit in jobs.items() if card == gpu)
@@ -516,14 +514,12 @@ def _watts_at(features: Floats, floor_w: float, power: float) -> Floats:
 
 def _of_ml_energy(text: str) -> Iterator[PublicFigures]:
     # Engines of language models, each on one GPU at several batches.
-    engines: dict[tuple[str, str], list[tuple[int, float]]] = defaultdict(list)
-    for of in json.loads(text)["configurations"]:
-        if of["num_gpus"] == 1:
-            key = of["gpu_model"], of["nickname"]
-            engines[key].append((of["max_num_seqs"], of["avg_power_watts"]))
+    on_one = [of for of in json.loads(text)["configurations"] if of["num_gpus"] == 1]
+    engines = grouped(on_one, lambda of: (of["gpu_model"], of["nickname"]))
     for gpu, bar in (("H100", 4.0), ("B200", 15.5)):
         rows, models = list[tuple[float, ...]](), list[str]()
-        for (_, model), readings in (item for item in engines.items() if item[0][0] == gpu):
+        for (_, model), its in (item for item in engines.items() if item[0][0] == gpu):
+            readings = [(of["max_num_seqs"], of["avg_power_watts"]) for of in its]
             most, most_w = max(readings)
             rows += [(w / most_w, n / most, most_w) for n, w in readings if n != most]
             models += [model] * (len(readings) - 1)

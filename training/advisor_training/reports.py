@@ -132,13 +132,13 @@ def page(evaluation: Evaluation) -> str:
                 ),
                 [
                     (
-                        f"{job.job}{' (launch-bound)' if job.launch_bound else ''}",
-                        f"{job.sm_active_percent:.0f}",
-                        str(job.bars[DEFAULT_OBJECTIVE]["choices"]),
-                        *(f"{job.bars[name]['fraction_percent']:.2f}" for name in HEADLINE),
+                        f"{job['job']}{' (launch-bound)' if job['launch_bound'] else ''}",
+                        f"{job['sm_active_percent']:.0f}",
+                        str(job["bars"][DEFAULT_OBJECTIVE]["choices"]),
+                        *(f"{job['bars'][name]['fraction_percent']:.2f}" for name in HEADLINE),
                         *(
                             f"{error.mean_percent:.1f}" if error else "-"
-                            for error in (job.own, job.beside, job.power)
+                            for error in (job["own"], job["beside"], job["power"])
                         ),
                     )
                     for job in evaluation.jobs
@@ -458,17 +458,16 @@ def gpu_tables(evaluation: Evaluation) -> list[_TextTable]:
     ]  # fmt: skip
 
 
-def _gpu_cells(found: Mapping[str, Any]) -> Iterator[str]:
+def _gpu_cells(found: Mapping[str, Any]) -> tuple[str, ...]:
     fractions: Mapping[str, ChoiceFigures] = found["fractions"]
-    default = fractions.get(DEFAULT_OBJECTIVE)
-    yield _bounded(default and default.saved)
-    yield _lose(default)
-    for name in (DEFAULT_OBJECTIVE, RAW_OBJECTIVE):
-        figures = fractions.get(name)
-        yield _mean_of(figures)
-        yield f"{figures.worst_percent:.1f}" if figures else "-"
-    yield from _error_cells(found["errors"])
-    yield from (f"{100 * part:.1f}" for part in found["held"].values())
+    default, raw = fractions.get(DEFAULT_OBJECTIVE), fractions.get(RAW_OBJECTIVE)
+    return (
+        *(_bounded(default and default.saved), _lose(default)),
+        *(_mean_of(default), f"{default.worst_percent:.1f}" if default else "-"),
+        *(_mean_of(raw), f"{raw.worst_percent:.1f}" if raw else "-"),
+        *_error_cells(found["errors"]),
+        *(f"{100 * part:.1f}" for part in found["held"].values()),
+    )
 
 
 def _worst_choices(evaluation: Evaluation, objective: str) -> _TextTable:

@@ -662,8 +662,7 @@ class Data:
 
     def profiles_of(self, measurement: Measurement) -> tuple[Profile, Profile]:
         """Of both jobs on the GPU model of the measurement, in its order."""
-        model = measurement.gpu_model
-        first, second = measurement.jobs
+        (first, second), model = measurement.jobs, measurement.gpu_model
         return self.profiles[first, model], self.profiles[second, model]
 
     def with_launch_bound(self) -> npt.NDArray[np.bool_]:

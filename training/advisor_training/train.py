@@ -555,8 +555,9 @@ def _figures(
         figures[f"{word}_worst"] = float(scores.min())
     for kind, where in (("nine", ""), ("uncapped", "uncapped_")):
         for learner in learners:
-            errors = head_errors(rows, held_out, learner, kind)
-            figures[f"{where}{figure_word(learner.head.name)}_mean_error"] = float(errors.mean())
+            figures[f"{where}{figure_word(learner.head.name)}_mean_error"] = float(
+                head_errors(rows, held_out, learner, kind).mean()
+            )
     figures["rate_median_error"] = float(np.median(head_errors(rows, held_out, SPEED_LEARNER)))
     held = {f"{figure_word(n)}_coverage": part.overall for n, part in calibrated.held.items()}
     return {f"{name}_percent": round(100 * v, 3) for name, v in (figures | held).items()}
@@ -670,9 +671,10 @@ def training_data(
     learner = _LEARNERS[head]
     usable = rows.take(learner.is_measured(rows))
     features, values, weight, row = learned_from(learner, usable)
-    frame: Any = importlib.import_module("pandas").DataFrame
     return TrainingData(
-        X=frame(features, columns=["prior", *feature_names_of(learner.head.features_of)]),
+        X=importlib.import_module("pandas").DataFrame(
+            features, columns=["prior", *feature_names_of(learner.head.features_of)]
+        ),
         y=values,
         weight=weight,
         jobs=np.column_stack([usable.job_a, usable.job_b])[row],

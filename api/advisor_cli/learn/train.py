@@ -4,7 +4,7 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from prometheus_client import CollectorRegistry, Gauge, generate_latest
@@ -34,7 +34,6 @@ from advisor_models.registry import MANIFEST, Manifest, Registry, check_interval
 from advisor_training.evaluation import (
     COSTS,
     Evaluation,
-    LocalEvaluation,
     OnProgress,
     bundled_figures,
     check,
@@ -259,7 +258,8 @@ def retrain(
         report = run(collected, home / "models", datetime.now(UTC), keep=keep, on_stage=on_stage)
     if metrics is not None:
         write_metrics(metrics, report)
-    lines = () if quiet and report.is_silent else _run_lines(report)
+    is_silent = quiet and report.outcome == "nothing-new" and not report.left_out
+    lines = () if is_silent else _run_lines(report)
     say_lines([as_json_text({**to_plain(report), "summary": report.summary})] if as_json else lines)
 
 
@@ -520,29 +520,30 @@ def _show_local(pairs: Path | None, solo: Path | None, *, as_json: bool) -> None
     say_lines([as_json_text(to_plain(evaluation))] if as_json else _local_lines(evaluation))
 
 
-def _local_lines(evaluation: LocalEvaluation) -> Iterator[str]:
+def _local_lines(own: Mapping[str, Any]) -> Iterator[str]:
     yield (
-        f"model {evaluation.model} on {count_of(evaluation.pairs, 'pair')} of "
-        f"{count_of(evaluation.jobs, 'job')}, {count_of(evaluation.splits, 'split')}"
+        f"model {own['model']} on {count_of(own['pairs'], 'pair')} of "
+        f"{count_of(own['jobs'], 'job')}, {count_of(own['splits'], 'split')}"
     )
     yield (
-        f"  {evaluation.objective}: {evaluation.oracle_percent:.1f} % of the best measured split, "
-        f"worst {evaluation.oracle_worst_percent:.1f} %"
+        f"  {own['objective']}: {own['oracle_percent']:.1f} % of the best measured split, "
+        f"worst {own['oracle_worst_percent']:.1f} %"
     )
     yield (
-        f"  rates off by {evaluation.rate_mean_error_percent:.1f} % "
-        f"(median {evaluation.rate_median_error_percent:.1f} %), "
-        f"power by {evaluation.power_mean_error_percent:.1f} %"
+        f"  rates off by {own['rate_mean_error_percent']:.1f} % "
+        f"(median {own['rate_median_error_percent']:.1f} %), "
+        f"power by {own['power_mean_error_percent']:.1f} %"
     )
     yield (
-        f"  intervals for {evaluation.coverage_percent:g} % hold "
-        f"{evaluation.rate_coverage_percent:.1f} % "
-        f"of the rates and {evaluation.power_coverage_percent:.1f} % of the powers"
+        f"  intervals for {own['coverage_percent']:g} % hold "
+        f"{own['rate_coverage_percent']:.1f} % "
+        f"of the rates and {own['power_coverage_percent']:.1f} % of the powers"
     )
-    if evaluation.known_jobs:
-        yield f"it learned from jobs of these names: {listed(evaluation.known_jobs)}"
-    if evaluation.new_gpu_models:
-        yield f"it has not seen the {listed(evaluation.new_gpu_models)}"
+    if own["known_jobs"]:
+        yield f"it learned from jobs of these names: {listed(own['known_jobs'])}"
+    if own["new_gpu_models"]:
+        yield f"it has not seen the {listed(own['new_gpu_models'])}"
     yield from (
-        f"{count_of(item.points, 'point')} left out: {item.reason}" for item in evaluation.left_out
+        f"{count_of(item.points, 'point')} left out: {item.reason}"
+        for item in own["left_out"]
     )

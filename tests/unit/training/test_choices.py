@@ -501,10 +501,10 @@ def test_own_and_neighbours_errors_are_apart(data: Data) -> None:
 
     held_out = answers_of(data, BY_WORKLOAD, learn)
     jobs = by_job(data, held_out, {PER_WATT_OBJECTIVE: choose(data, held_out, QUESTION, 0)})
-    own = {job.job: job.own and job.own.median_percent for job in jobs}
+    own = {job["job"]: job["own"] and job["own"].median_percent for job in jobs}
     # `climber` is the first of every pair by its name, `slow` the last but next to itself.
     assert (own["climber"], own["slow"]) == (pytest.approx(20), pytest.approx(0))
-    busy = [job.sm_active_percent for job in jobs]
+    busy = [job["sm_active_percent"] for job in jobs]
     assert busy == sorted(busy, reverse=True)
 
 
