@@ -544,6 +544,5 @@ def _local_lines(own: Mapping[str, Any]) -> Iterator[str]:
     if own["new_gpu_models"]:
         yield f"it has not seen the {listed(own['new_gpu_models'])}"
     yield from (
-        f"{count_of(item.points, 'point')} left out: {item.reason}"
-        for item in own["left_out"]
+        f"{count_of(item.points, 'point')} left out: {item.reason}" for item in own["left_out"]
     )
