@@ -53,7 +53,7 @@ _COMMANDS = {
 }
 
 _ROOMS = {
-    "learn": ("evaluate", "models", "next", "retrain", "train"),
+    "learn": ("models", "next", "train"),
     "measure": ("colocate", "doctor", "profile", "watch"),
 }
 _MODULES = {
@@ -63,7 +63,7 @@ _MODULES = {
     "check": "advisor_cli.measure.profile",
     "jobs": "advisor_cli.data",
     "launch": "advisor_cli.launches",
-    "retrain": "advisor_cli.learn.train",
+    **dict.fromkeys(("evaluate", "retrain"), "advisor_cli.learn.train"),
     **dict.fromkeys(("kubernetes", "slurm"), "advisor_cli.agents"),
 }
 

@@ -43,7 +43,6 @@ from advisor_models.model_predictor import Forest, read_trees
 from advisor_models.registry import (
     MANIFEST,
     LogBounds,
-    Range,
     check_version,
     checked_file,
     file_faults,
@@ -349,7 +348,7 @@ class TypeModel:
     dtype: str
     points: int
     weights: tuple[float, ...]
-    ranges: tuple[Range, ...]
+    ranges: tuple[tuple[float, float], ...]
     bounds: LogBounds
     usual: Mapping[str, float] | None
 
