@@ -92,12 +92,12 @@ def check_memory(jobs: Sequence[Job], gpu: Gpu) -> None:
     if not memory.is_too_much:
         return
     needs = " + ".join(f"{need or 0}" for need in memory.needs_mib)
-    apart = "run them one after the other, or correct memory_mib in their files"
     held = memory.held_ahead(job.command for job in jobs)
     raise NoSplitError(
         f"{listed(job.name for job in jobs)} need {needs} MiB of memory",
         why=f"{memory.most_mib:.0f} of the {gpu.memory_mib} MiB of {gpu.model} may be filled",
-        fix=f"{apart}. {held}" if held else apart,
+        fix="run them one after the other, or correct memory_mib in their files"
+        + (f". {held}" if held else ""),
     )
 
 
@@ -134,8 +134,9 @@ def prove_set(
     pair.split.check_masks(backend.gpu.vendor)
     backend.cap(pair.cap_percent)
     proven: list[Proven] = []
-    shares = pair.shares(backend.gpu.memory_mib)
-    for job, share, folder in zip(pair.jobs, shares, folders, strict=True):
+    for job, share, folder in zip(
+        pair.jobs, pair.shares(backend.gpu.memory_mib), folders, strict=True
+    ):
         check_workdir(job)
         folder.mkdir(mode=0o700)
         proven.append(prove(job, share, backend, base, folder))
@@ -169,9 +170,8 @@ def start_set(
     """
     jobs: dict[int, RunningJob] = {}
     failed: dict[int, JobError] = {}
-    later = [n for n in range(len(proven)) if n not in first]
     try:
-        for wave in filter(None, (first, later)):
+        for wave in filter(None, (first, [n for n in range(len(proven)) if n not in first])):
             for n in wave:
                 jobs[n] = proven[n].start()
             while not all(_is_settled(n, jobs[n], failed) for n in wave):
@@ -365,9 +365,8 @@ class SetMonitor:
         if len(running) != 1 or shares != {WHOLE} or self.pair.split.below_normal:
             return None
         job, read_s = self.jobs[running[0]].job, self._now_s() - self.begun_s
-        counters = counters_of(self._source.read([*COUNTERS]))
         return {
-            **asdict(counters),
+            **asdict(counters_of(self._source.read([*COUNTERS]))),
             "memory_used_mib": self._source.processes_memory_mib(job.pids()),
             "job_cpu_percent": max(0.0, WHOLE * (job.cpu_s() - self._begun_cpu_s) / read_s),
         }
@@ -417,8 +416,8 @@ class SetMonitor:
         """Those of them that run, and their demands where these have changed."""
         numbers = self.running_numbers()
         parts = tuple(self.pair.parts[n] for n in numbers)
-        pair = replace(self.pair, split=self.pair.split.ordered(numbers), parts=parts)
-        return pair, [self.jobs[n].demand for n in numbers]
+        left = replace(self.pair, split=self.pair.split.ordered(numbers), parts=parts)
+        return left, [self.jobs[n].demand for n in numbers]
 
     def look(self) -> None:
         """One look at everything, which waits for nothing.
@@ -516,23 +515,20 @@ class SetMonitor:
             self.jobs[n].expected = job_forecast and job_forecast.rate
 
     def _look_at_promises(self, now_s: float) -> None:
-        running = self._running()
-        _watch_promises([self.jobs[n] for n in self.account.stretches[-1].catching_up], now_s)
+        stretch = self.account.stretches[-1]
+        _watch_promises([self.jobs[n] for n in stretch.catching_up], now_s)
+        tails = [(job.tail, job.job.job.name) for job in self._running() if job.tail]
         # What cannot be read of running jobs; once of each.
-        unsure = (monitor.tail.unsure(monitor.job.job.name) for monitor in running if monitor.tail)
-        self._alarms += filter(None, unsure)
-        broken = next(
-            (monitor for monitor in running if monitor.tail and monitor.tail.look(now_s)), None
-        )
-        if broken is None or broken.tail is None:
-            return
-        self.account.stretches[-1].flags.add(P99_BROKEN)
-        self._answer_broken(broken.tail.text(broken.job.job.name), now_s)
+        self._alarms += filter(None, (tail.unsure(name) for tail, name in tails))
+        if broken := next((tail.text(name) for tail, name in tails if tail.look(now_s)), None):
+            stretch.flags.add(P99_BROKEN)
+            self._answer_broken(broken, now_s)
 
     def _answer_broken(self, why: str, now_s: float) -> None:
         """A promise is broken: tell it, or end the newest batch job, as the user chose."""
-        running = self._running()
-        batch = [job for job in running if not (job.tail or job.job.job.offered_rate is not None)]
+        batch = [
+            job for job in self._running() if job.tail is None and job.job.job.offered_rate is None
+        ]
         if batch and self._spec.when_p99_breaks == "end-newest":
             batch[-1].end("stopped", error=f"ended since {why}")
             _watch_promises(self.jobs, now_s)
@@ -573,8 +569,9 @@ class SetMonitor:
                 return
             self._expect(forecast, renewed)
             if broken:
-                why = f"by the forecast at that demand: {', '.join(broken)}"
-                self._answer_broken(why, now.at_s)
+                self._answer_broken(
+                    f"by the forecast at that demand: {', '.join(broken)}", now.at_s
+                )
 
     def _note_libraries(self, now_s: float) -> None:
         """Once for each: what has counted for some seconds has loaded what it computes with."""
@@ -589,12 +586,12 @@ class SetMonitor:
 
     def _judge(self, were: list[JobMonitor]) -> None:
         """Look at the jobs' own results; wrong ones end all where that was asked for."""
-        verdicts = [(monitor, wrong) for monitor in were if (wrong := monitor.judge(self._now_s))]
-        self._alarms += [wrong for _, wrong in verdicts]
-        for monitor, wrong in verdicts if self._spec.stop_on_wrong_results else ():
-            if not monitor.over:
-                monitor.end("failed", "wrong-results", wrong)
-                self._stop_due = True
+        for monitor in were:
+            if (wrong := monitor.judge(self._now_s)) is not None:
+                self._alarms.append(wrong)
+                if self._spec.stop_on_wrong_results and not monitor.over:
+                    monitor.end("failed", "wrong-results", wrong)
+                    self._stop_due = True
 
     def _note_ends(self, ended: list[JobMonitor], now_s: float) -> None:
         if not ended:
@@ -654,7 +651,7 @@ class SetMonitor:
         }
         if self._is_spoiled or True in verdicts.values():
             suspects = (monitor for suspicion in verdicts for monitor in suspicion.struck)
-            self._take_down([*suspects, *self._running()])
+            self._take_down((*suspects, *self._running()))
         self.suspicions = [
             suspicion for suspicion in self.suspicions if verdicts[suspicion] is None
         ]
@@ -690,10 +687,9 @@ class SetMonitor:
         running = [monitor.job for monitor in self._running()]
         urgent = any(suspicion.since_s > self._query_s for suspicion in self.suspicions)
         if self._question is None and (urgent or (running and now_s - self._query_s >= _ASK_S)):
-            self._query_s = now_s
-            coming = [self._coming] if self._coming is not None else []
-            self._query_newcomer = self._coming
-            self._question = self._run(partial(self._ask, [*running, *coming], now_s))
+            self._query_s, self._query_newcomer = now_s, self._coming
+            asked = [*running, *filter(None, [self._coming])]
+            self._question = self._run(partial(self._ask, asked, now_s))
         if self._question is None or not self._question.done():
             return
         question, self._question = self._question, None
@@ -776,15 +772,6 @@ def _no_client(jobs: Sequence[JobMonitor]) -> tuple[JobMonitor, LimitNotProvenEr
 
 
 _FAULT_WORDS = re.compile(r"cuda|illegal memory access|unspecified launch failure|mps", re.I)
-_SHARED_FAULT = (
-    "a fault on the MPS server took {} down; which one caused it the driver does not tell. "
-    "Jobs that fault must not share a GPU: run each alone to find it"
-)
-_CLIENT_FAULT = (
-    "a fault of {} took {} down with it: the log of the MPS server names its process {}. {} "
-    "must not share a GPU before that is mended; run it alone to find it"
-)
-_LONE_FAULT = "a fault on the MPS server took {} down, which had the GPU for itself by then"
 
 
 @dataclass(frozen=True, slots=True)
@@ -811,9 +798,9 @@ class _Suspicion:
             ends = [monitor.job for monitor in self.struck]
             if all(job.exit_code != 0 and _FAULT_WORDS.search(job.tail()) for job in ends):
                 return True
-        answered = gone and answered_s >= self.since_s
         # A fault on an MPS server reaches all its clients within 3 s.
-        return False if answered or now_s - self.since_s > 3 else None
+        is_none = (gone and answered_s >= self.since_s) or now_s - self.since_s > 3
+        return False if is_none else None
 
 
 def _author(struck: Sequence[JobMonitor], backend: Backend) -> tuple[JobMonitor | None, str]:
@@ -823,15 +810,22 @@ def _author(struck: Sequence[JobMonitor], backend: Backend) -> tuple[JobMonitor 
     """
     names = listed(monitor.job.job.name for monitor in struck)
     if len(struck) == 1:
-        return None, _LONE_FAULT.format(names)
+        alone = "which had the GPU for itself by then"
+        return None, f"a fault on the MPS server took {names} down, {alone}"
     blamed = backend.blamed()
     blamed_jobs = [monitor for monitor in struck if monitor.job.last_pids & blamed]
     if len(blamed_jobs) != 1:
-        return None, _SHARED_FAULT.format(names)
+        return None, (
+            f"a fault on the MPS server took {names} down; which one caused it the driver does not "
+            "tell. Jobs that fault must not share a GPU: run each alone to find it"
+        )
     guilty = blamed_jobs[0]
     name, pid = guilty.job.job.name, min(guilty.job.last_pids & blamed)
     others = listed(monitor.job.job.name for monitor in struck if monitor is not guilty)
-    return guilty, _CLIENT_FAULT.format(name, others, pid, name)
+    return guilty, (
+        f"a fault of {name} took {others} down with it: the log of the MPS server names its "
+        f"process {pid}. {name} must not share a GPU before that is mended; run it alone to find it"
+    )
 
 
 def _watch_promises(jobs: Sequence[JobMonitor], now_s: float) -> None:
@@ -840,17 +834,6 @@ def _watch_promises(jobs: Sequence[JobMonitor], now_s: float) -> None:
         if (promised_ms := monitor.part.promised_p99_ms) is not None:
             monitor.tail = monitor.tail or P99Watch(monitor.job, promised_ms, now_s)
             monitor.tail.begin(now_s)
-
-
-_STRANGER = (
-    "process {} ({}) computes on the GPU and belongs to no job: meanwhile the jobs have less than "
-    "their shares, and the model does not learn from them; --strict ends a launch for that"
-)
-
-_UNSEEN = (
-    "NVML names no process of these jobs, as in a container with process numbers of its own: what "
-    "computes on the GPU outside of MPS cannot be seen"
-)
 
 
 class _LimitMonitor:
@@ -901,12 +884,20 @@ class _LimitMonitor:
             : 10 - len(self._reported)
         ]
         self._reported.update(reported)
-        alarms = [_STRANGER.format(pid, name_of(pid)) for pid in reported]
+        alarms = [
+            f"process {pid} ({name_of(pid)}) computes on the GPU and belongs to no job: meanwhile "
+            "the jobs have less than their shares, and the model does not learn from them; "
+            "--strict ends a launch for that"
+            for pid in reported
+        ]
         if self._is_listed or is_listed(jobs):
             self._is_listed = True
         elif now_s - self._begun_s > 5:
             self._is_listed = True
-            alarms.append(_UNSEEN)
+            alarms.append(
+                "NVML names no process of these jobs, as in a container with process numbers of "
+                "its own: what computes on the GPU outside of MPS cannot be seen"
+            )
         if now_s - self._counted_s >= _LIMIT_S:
             self._counted_s = now_s
             alarms += self._crowds(jobs)
@@ -919,8 +910,10 @@ class _LimitMonitor:
             if job.share.percent < WHOLE and clients > self._reported_clients.get(job, 1):
                 self._reported_clients[job] = clients
                 most = job.share.most_of(clients, total, job.granted.units)
-                fix = "let one process compute, or launch it at a smaller share"
-                yield f"{job.job.name} {most}; {fix}"
+                yield (
+                    f"{job.job.name} {most}; let one process compute, or launch it at a smaller "
+                    "share"
+                )
 
 
 def _broken(error: LimitNotProvenError, job: RunningJob) -> LimitBrokenError:

@@ -73,7 +73,14 @@ from advisor.launch.spec import (
 )
 from advisor.runtime.backend import Backend, Proof
 from advisor.runtime.job_process import adopting_orphans
-from advisor.runtime.processes import RunInBackground, awaited, beat, heard_by, in_thread
+from advisor.runtime.processes import (
+    RunInBackground,
+    awaited,
+    beat,
+    heard_by,
+    in_thread,
+    wait_until,
+)
 from advisor.runtime.running_job import Proven, RunningJob, prove
 
 
@@ -394,7 +401,7 @@ class _SetRun:
                 return "failed"
             # Looked at again at the very end: a set with a process left has not ended.
             stack.callback(end_jobs, jobs)
-            before_s, before_j = self._meter.starts_s, self._meter.starts_j
+            before_s, before_j = self._meter.starts_s, self._meter.starts_j or 0.0
             monitor = SetMonitor(
                 self._pair,
                 jobs,
@@ -405,14 +412,16 @@ class _SetRun:
                 renew=self._context.renew,
             )
             starting.close()
-            joules = (self._meter.starts_j or 0.0) - (before_j or 0.0)
-            self._starts = self._meter.starts_s - before_s, joules
+            self._starts = (
+                self._meter.starts_s - before_s,
+                (self._meter.starts_j or 0.0) - before_j,
+            )
             return self._watch(monitor, backend)
 
     def _start(self, backend: Backend) -> tuple[tuple[RunningJob, ...], dict[int, JobError]]:
-        places = [self._folder.path / place for place in self._pair.places(self._number)]
         if self._is_stopping():
             raise StopRequestedError
+        places = (self._folder.path / place for place in self._pair.places(self._number))
         proven = prove_set(self._pair, backend, self._base(), places)
         self._writer.enter(
             "starting",
@@ -456,9 +465,12 @@ class _SetRun:
             before, (self._pair, factor) = self._pair, as_alone(self._pair, n, *figures)
             measured |= set[int]() if self._pair is before else {n}
             self._writer.warn(f"{job.job.name} is {factor:.2f} times as fast here as was known")
-        names = [job.name for n, job in enumerate(self._pair.jobs) if n not in jobs]
         self._writer.warn(
-            *(f"{name} was not measured alone: no gate, or a demand" for name in names)
+            *(
+                f"{job.name} was not measured alone: no gate, or a demand"
+                for n, job in enumerate(self._pair.jobs)
+                if n not in jobs
+            )
         )
         if measured and self._pair.forecast and self._context.renew:
             self._renew(self._context.renew)
@@ -605,18 +617,14 @@ class _SetRun:
 
     def _await_checkpoints(self, jobs: Sequence[RunningJob]) -> None:
         """Let jobs end by themselves that can; all others end as always after that."""
-        waiting, until_s = (
-            [job for job in jobs if job.ask_to_end()],
-            time.monotonic() + _CHECKPOINT_S,
-        )
-        while (late := [job for job in waiting if not job.over]) and time.monotonic() < until_s:
-            beat()
-            time.sleep(_LOOK_S)
+        waiting = [job for job in jobs if job.ask_to_end()]
+        wait_until(lambda: all(job.over for job in waiting), _CHECKPOINT_S, _LOOK_S)
         self._writer.warn(
             *(
                 f"{job.job.name} did not end within {_CHECKPOINT_S:g} s and was ended: what it did "
                 "since its last checkpoint it does again"
-                for job in late
+                for job in waiting
+                if not job.over
             )
         )
 
@@ -663,8 +671,9 @@ class _SetRun:
         return self._stop_requested() or self._folder.stop_requested()
 
     def _mark_stopped(self) -> None:
-        jobs = self._writer.status.jobs
-        self._writer.update(jobs=tuple(replace(job, outcome="stopped") for job in jobs))
+        self._writer.update(
+            jobs=tuple(replace(job, outcome="stopped") for job in self._writer.status.jobs)
+        )
 
     def _show(self, monitor: SetMonitor, state: State | None = None) -> None:
         changes = shown(monitor, self._earlier, self._starts, self._unwatched_s)
