@@ -181,7 +181,7 @@ def start_set(
                 time.sleep(_POLL_S)
             for n in wave:
                 if n not in failed:
-                    check_client(jobs[n])
+                    jobs[n].check_client()
             if wave is first:
                 between({n: jobs[n] for n in wave if n not in failed})
     except BaseException as error:  # Ctrl-C too: no job runs on unwatched
@@ -200,20 +200,6 @@ def _is_settled(number: int, job: RunningJob, failed: dict[int, JobError]) -> bo
         if job.exit_code is None:
             failed[number] = error
         return True
-
-
-def check_client(job: RunningJob) -> None:
-    """Check that a job is itself under its limit, unless it has ended.
-
-    Raises:
-        LimitNotProvenError: it is not.
-    """
-    try:
-        job.check_client()
-    except LimitNotProvenError:
-        # A job that has ended is no client.
-        if job.exit_code is None:
-            raise
 
 
 def end_jobs(jobs: Iterable[RunningJob], cause: BaseException | None = None) -> None:
@@ -762,7 +748,7 @@ def _no_client(jobs: Sequence[JobMonitor]) -> tuple[JobMonitor, LimitNotProvenEr
     """The first that is not under its limit itself, and why; waits some seconds for each."""
     for monitor in jobs:
         try:
-            check_client(monitor.job)
+            monitor.job.check_client()
         except LimitNotProvenError as error:
             return monitor, error
         except PartitionError:

@@ -51,7 +51,6 @@ from advisor.launch.set_monitor import (
     Renew,
     SetMonitor,
     StopRequestedError,
-    check_client,
     check_memory,
     check_set_memory,
     check_workdir,
@@ -757,7 +756,7 @@ def _check(job: RunningJob) -> Proof:
     Raises:
         LimitNotProvenError: it is not under its limit.
     """
-    check_client(job)
+    job.check_client()
     return job.proof()
 
 

@@ -50,10 +50,6 @@ CONTROLLERS = ("memory", "pids")
 
 _MIB = 1024 * 1024
 
-# Libraries start a thread for each core in each process: a loader of 32 processes on 128 cores
-# has 4,096. A fork bomb makes more in a second.
-_LEAST_TASKS, _TASKS_PER_CORE = 4096, 64
-
 
 @dataclass(frozen=True, slots=True)
 class ResourceBounds:
@@ -70,14 +66,17 @@ class ResourceBounds:
 
 def bounds_of(job: Job) -> ResourceBounds:
     """What the job file says, else what no sound job of this host reaches."""
-    host_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     # A job that took more of the host's memory would take the host down; the page cache counts too,
     # but is given back before the bound is met.
-    most_mib = max(1, int(0.95 * host_bytes) // _MIB)
-    wanted = max(_LEAST_TASKS, _TASKS_PER_CORE * (os.cpu_count() or 1))
+    host_mib = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / _MIB
+    # Libraries start a thread for each core in each process: a loader of 32 processes on 128 cores
+    # has 4,096. A fork bomb makes more in a second.
+    wanted = max(4096, 64 * (os.cpu_count() or 1))
     # Two jobs leave half of the host's process numbers to others.
     most_tasks = min(wanted, int(foreign_text("/proc/sys/kernel/pid_max")) // 4)
-    return ResourceBounds(job.max_tasks or most_tasks, job.host_memory_mib or most_mib)
+    return ResourceBounds(
+        job.max_tasks or most_tasks, job.host_memory_mib or max(1, int(0.95 * host_mib))
+    )
 
 
 def set_bounds(group: Path, bounds: ResourceBounds) -> None:
@@ -272,7 +271,7 @@ class JobProcess:
             return []
         if not self._is_lost:
             return descendants(self._shim.pid)
-        inside = _members(self._cgroup) if self._cgroup else []
+        inside = _members(self._cgroup) if self._cgroup else ()
         return sorted({*inside, *marked_pids(self._mark), *_orphans()})
 
     def roots(self) -> list[int]:

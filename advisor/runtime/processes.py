@@ -169,11 +169,13 @@ def is_frozen(pid: int) -> bool:
 
 def control_group(pid: int | str, controller: str = "") -> Path | None:
     """The control group of a process: of version 2, or that of a controller of version 1."""
-    mounts = [line.split() for line in foreign_text("/proc/self/mounts").splitlines()]
-    groups = [line.split(":", 2) for line in foreign_text(f"/proc/{pid}/cgroup").splitlines()]
-    kind = f"cgroup{'' if controller else 2}"
+    mounts = (line.split() for line in foreign_text("/proc/self/mounts").splitlines())
+    groups = (line.split(":", 2) for line in foreign_text(f"/proc/{pid}/cgroup").splitlines())
     roots = [
-        m[1] for m in mounts if m[2] == kind and (not controller or controller in m[3].split(","))
+        folder
+        for _, folder, kind, options, *_ in mounts
+        if kind == ("cgroup" if controller else "cgroup2")
+        and (not controller or controller in options.split(","))
     ]
     names = [name for _, of, name in groups if controller in of.split(",")]
     return Path(roots[0] + names[0]) if roots and names else None
@@ -212,9 +214,8 @@ def carries(pid: int, mark: Mapping[str, str]) -> bool:
 
 def cpu_s(pids: Iterable[int]) -> float:
     """CPU time that the processes and their ended children used so far, user and system, s."""
-    stats = (_stat(pid) for pid in pids)
     # utime, stime, cutime, cstime (man 5 proc).
-    return sum(sum(map(int, s[11:15])) for s in stats if len(s) > 14) / _TICKS_PER_S
+    return sum(int(ticks) for pid in pids for ticks in _stat(pid)[11:15]) / _TICKS_PER_S
 
 
 def cpu_steal_s() -> float:
@@ -356,9 +357,6 @@ def _union(groups: Sequence[frozenset[int]]) -> frozenset[int]:
     return frozenset[int]().union(*groups)
 
 
-# Libraries whose version is one number, and how the metadata of their wheels begins.
-_NUMBERED = {"cublas": "nvidia_cublas*", "cudnn": "nvidia_cudnn*"}
-
 _MAPPED = re.compile(r"/lib(cublas|cudnn|torch)\.so[^/]*$")
 _TRIPLE = re.compile(r"(\d+)\.(\d+)\.(\d+)")
 _TORCH = re.compile(r"^__version__ = '([^'\s]+)'$", re.MULTILINE)
@@ -409,7 +407,8 @@ def _version(name: str, file: Path) -> str | None:
     # The folder that wheels were installed into; of a file that is of none, its own.
     names = ("site-packages", "dist-packages")
     packages = next((folder for folder in file.parents if folder.name in names), file.parent)
-    wheels = (p.name for p in packages.glob(f"{_NUMBERED[name]}.dist-info"))
+    # The metadata of wheels begins so.
+    wheels = (wheel.name for wheel in packages.glob(f"nvidia_{name}*.dist-info"))
     for text in (file.name, *sorted(wheels)):
         if numbers := _TRIPLE.search(text):
             major, minor, patch = map(int, numbers.groups())

@@ -218,12 +218,17 @@ class RunningJob:
             raise self._error(how, why)
 
     def check_client(self) -> None:
-        """Check that the running job is itself under its limit; may wait for some seconds.
+        """Check that a job is itself under its limit, unless it has ended; may wait some seconds.
 
         Raises:
-            LimitNotProvenError: it is not, or it has ended.
+            LimitNotProvenError: it is not.
         """
-        self._backend.check_clients(self.share, self.pids)
+        try:
+            self._backend.check_clients(self.share, self.pids)
+        except LimitNotProvenError:
+            # A job that has ended is no client.
+            if self.exit_code is None:
+                raise
 
     def check_limit(self) -> None:
         """Check that the running job is itself under its limit; stops it when it is not.
@@ -234,13 +239,7 @@ class RunningJob:
         """
         try:
             self.check_client()
-        except LimitNotProvenError:
-            # A job that is gone is no client either.
-            ended = self.exit_code is not None
-            self.stop()
-            if ended:
-                self.check()
-            raise
+            self.check()
         except BaseException:  # Ctrl-C too: a job whose limit is not proven does not run on
             self.stop()
             raise
@@ -418,10 +417,9 @@ class Proven:
         for name, content in empty.items():
             with writing_private(self.folder / name) as file:
                 file.write(content)
-        command = (*_counted_by(self.job), *self.job.command)
         try:
             process = JobProcess(
-                command,
+                (*_counted_by(self.job), *self.job.command),
                 self.job.workdir,
                 self.environment,
                 self.folder / "output.log",
@@ -448,7 +446,6 @@ def prove(
         LimitNotProvenError: the share is not in force.
         PartitionError: it cannot be set.
     """
-    gate = {"ADVISOR_GATE_FILE": str(folder / "gate")} if job.progress.gate else {}
     # Job files that set one of ours are refused; a launch that waits may be older than that.
     environment = {
         **GROWTH,
@@ -457,7 +454,7 @@ def prove(
         **{name: value for name, value in base.items() if name.startswith(OUR_VARIABLES)},
         "PYTHONUNBUFFERED": "1",
         PROGRESS_MARK: str(folder / "progress"),
-        **gate,
+        **({"ADVISOR_GATE_FILE": str(folder / "gate")} if job.progress.gate else {}),
         **dict(zip(_GPU_MARKS, [gpu.uuid for gpu in backend.gpu.each], strict=False)),
         **backend.environment(share),
     }

@@ -181,7 +181,7 @@ class ScriptedJob:
             raise JobError(f"{self.job.name} ended with status {self.exit_code}")
 
     def check_client(self) -> None:
-        if self.script.limit:
+        if self.script.limit and self.exit_code is None:
             raise self.script.limit
 
     def check_variables(self) -> None:
