@@ -133,12 +133,11 @@ class JobMonitor:
         proof: Proof | None = None,
     ) -> None:
         self._join_id, self._joined_at = join_id, now_text() if join_id else None
-        self._ended_at: str | None = None
+        self._ended_at = self._unread_since = self.demand = None
         self.expected: Interval | None = None
         self.tail: P99Watch | None = None
         self.too_fast = False
         self.lost: str | None = None
-        self.demand: float | None = None
         self.paused, self._goes_on = False, 0
         self._minute, self._answered = RateMeter(), tuple[int, ...]()
         self._times_off, self._usual_ms = 0, math.inf
@@ -149,15 +148,11 @@ class JobMonitor:
         self._tolerance = (job.job.results or ResultsSettings()).tolerance
         self.results: Verdict | None = None
         self.outcome: JobOutcome = "running"
-        self.exit_code: int | None = None
-        self.code: str | None = None
-        self.error: str | None = None
+        self.exit_code = self.code = self.error = None
         self.steps, self._beats = part.done, job.beats()
-        self._counts_on: bool | None = None
-        self.uncounted: str | None = None
+        self._counts_on = self.uncounted = None
         self._counting, self._judging = _Reading(), _Reading()
         self._not_begun = job.uncounted
-        self._unread_since: str | None = None
         self.libraries: str | None = None
         self.rest = RateMeter()
         self._recent = RateMeter(RECENT_S)

@@ -922,6 +922,5 @@ def _cards(
 
 def _reported_w(launch: LaunchStatus) -> float | None:
     """What a launch says that a card draws; None: it says nothing, or was not heard of lately."""
-    if launch.power_w is None or launch.silent_s is not None:
-        return None
-    return launch.power_w / len(launch.gpus)
+    power_w = None if launch.silent_s is not None else launch.power_w
+    return power_w and power_w / len(launch.gpus)

@@ -182,10 +182,12 @@ class CardMeter:
         elif power_w is not None:
             then_w, self._power_w = self._power_w, power_w
             passed_s = now.at_s - self._metered.at_s if self._metered else 0.0
-            if then_w is None or passed_s >= SILENT_S:
-                self._add(now, None)
-            else:
-                self._add(now, (then_w + power_w) / 2 * passed_s)
+            self._add(
+                now,
+                None
+                if then_w is None or passed_s >= SILENT_S
+                else (then_w + power_w) / 2 * passed_s,
+            )
         return self._metered
 
     def _add(self, now: Moment, grown_j: float | None) -> None:

@@ -305,12 +305,9 @@ class SetMonitor:
         self._expect(pair.forecast)
         _watch_promises(self.jobs, self.begun_s)
         self.first_ended: tuple[int, ...] = ()
-        self.limit_broken = False
-        self._silent, self._noted = False, False
+        self.limit_broken = self._silent = self._noted = False
         self.looked_at = self._answered_at = now_text()
-        self._coming: RunningJob | None = None
-        self._query_newcomer: RunningJob | None = None
-        self.newcomer_error: LimitBrokenError | None = None
+        self._coming = self._query_newcomer = self.newcomer_error = None
         self._run = run
         self._question: Future[tuple[bool, list[str]]] | None = None
         self._clients: Future[tuple[JobMonitor, LimitNotProvenError] | None] | None = None
@@ -423,14 +420,23 @@ class SetMonitor:
         )
         for monitor, counted in zip(were, counts, strict=True):
             monitor.look(now, counted, self._spec.hang_s)
-        self._judge(were)
+        for monitor in were:
+            if (wrong := monitor.judge(self._now_s)) is not None:
+                self._alarms.append(wrong)
+                if self._spec.stop_on_wrong_results and not monitor.over:
+                    monitor.end("failed", "wrong-results", wrong)
+                    self._stop_due = True
         self.account.add(now, self._meter.add(drawn, now), were)
         if (kept := self.account.kept.numbers) == self.running_numbers() and any(
             monitor.paused for monitor in were
         ):
             # The others are alone meanwhile: that is not what was promised of them.
             self.account.promise(self.account.promised, kept, "a job was paused")
-        self._note_libraries(now.at_s)
+        # What has counted for some seconds has loaded what it computes with.
+        if not self._noted and now.at_s - self._note_from_s >= SETTLE_S:
+            self._noted = True
+            for monitor in self._running():
+                monitor.libraries = monitor.libraries or loaded_libraries(monitor.job.pids())
         self._note_ends([monitor for monitor in were if monitor.over], now.at_s)
         self._look_at_promises(now.at_s)
         self._look_at_demands(now)
@@ -559,25 +565,8 @@ class SetMonitor:
                     f"by the forecast at that demand: {', '.join(broken)}", now.at_s
                 )
 
-    def _note_libraries(self, now_s: float) -> None:
-        """Once for each: what has counted for some seconds has loaded what it computes with."""
-        if self._noted or now_s - self._note_from_s < SETTLE_S:
-            return
-        self._noted = True
-        for monitor in self._running():
-            monitor.libraries = monitor.libraries or loaded_libraries(monitor.job.pids())
-
     def _running(self) -> list[JobMonitor]:
         return [monitor for monitor in self.jobs if not monitor.over]
-
-    def _judge(self, were: list[JobMonitor]) -> None:
-        """Look at the jobs' own results; wrong ones end all where that was asked for."""
-        for monitor in were:
-            if (wrong := monitor.judge(self._now_s)) is not None:
-                self._alarms.append(wrong)
-                if self._spec.stop_on_wrong_results and not monitor.over:
-                    monitor.end("failed", "wrong-results", wrong)
-                    self._stop_due = True
 
     def _note_ends(self, ended: list[JobMonitor], now_s: float) -> None:
         if not ended:

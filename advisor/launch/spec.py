@@ -797,9 +797,8 @@ def as_heard(status: LaunchStatus) -> LaunchStatus:
     """The same, of which nothing is proven where its supervisor has not been heard of."""
     # One of the future is of before the clock was set back.
     silent_s = abs((datetime.now(UTC) - datetime.fromisoformat(status.updated_at)).total_seconds())
-    if status.over or silent_s < SILENT_S:
-        return status
-    return replace(_unproven(status), silent_s=int(silent_s))
+    is_silent = silent_s >= SILENT_S and not status.over
+    return replace(_unproven(status), silent_s=int(silent_s)) if is_silent else status
 
 
 def _unproven(status: LaunchStatus) -> LaunchStatus:

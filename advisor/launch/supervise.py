@@ -363,12 +363,11 @@ class _SetRun:
         self._pair = spec.pairs[number]
         self._beaten_s = time.monotonic()
         self._earlier, self._unwatched_s = writer.status.ledger, writer.status.unwatched_s
-        self.trial: Trial | None = None
+        self.trial = self._history = None
         self.again: LaunchSet | None = None
         self._offer: LaunchSet | None = None
         self._offer_of, self._ask_s = tuple[int, ...](), 0.0
         self._asking: Future[tuple[Resplit, LaunchSet | None]] | None = None
-        self._history: HistoryKeeper | None = None
 
     def run(self) -> _Ending:
         """Run it to its end; no job of it is left then.
@@ -614,26 +613,23 @@ class _SetRun:
                 self._folder.resplit.unlink()
                 self._writer.warn(f"not started again at {wanted}: it is not offered any more")
 
-    def _await_checkpoints(self, jobs: Sequence[RunningJob]) -> None:
-        """Let jobs end by themselves that can; all others end as always after that."""
-        waiting = [job for job in jobs if job.ask_to_end()]
-        wait_until(lambda: all(job.over for job in waiting), _CHECKPOINT_S, _LOOK_S)
-        self._writer.warn(
-            *(
-                f"{job.job.name} did not end within {_CHECKPOINT_S:g} s and was ended: what it did "
-                "since its last checkpoint it does again"
-                for job in waiting
-                if not job.over
-            )
-        )
-
     def _end(self, monitor: SetMonitor, newcomers: Newcomers) -> None:
         self._writer.update(resplit=None)
         # To end jobs beside a daemon that hangs takes half a minute.
         if not monitor.over:
             self._show(monitor, "stopping")
         if self.again is not None:
-            self._await_checkpoints([job.job for job in monitor.jobs if not job.over])
+            # Jobs end by themselves that can; all others end as always after that.
+            asked = [job.job for job in monitor.jobs if not job.over and job.job.ask_to_end()]
+            wait_until(lambda: all(job.over for job in asked), _CHECKPOINT_S, _LOOK_S)
+            self._writer.warn(
+                *(
+                    f"{job.job.name} did not end within {_CHECKPOINT_S:g} s and was ended: what it "
+                    "did since its last checkpoint it does again"
+                    for job in asked
+                    if not job.over
+                )
+            )
         try:
             with closing(newcomers):
                 monitor.stop()
@@ -678,10 +674,7 @@ class _SetRun:
         changes = shown(monitor, self._earlier, self._starts, self._unwatched_s)
         changes["whole_energy_j"] = self._meter.joules
         changes["starts_energy_j"] = self._meter.starts_j
-        if state is None:
-            self._writer.update(**changes)
-        else:
-            self._writer.enter(state, **changes)
+        self._writer.enter(state, **changes) if state else self._writer.update(**changes)
         passed_s = time.monotonic() - monitor.begun_s
         if self._history and self._history.add(passed_s, self._writer.status):
             write_history(self._folder, self._history.history)

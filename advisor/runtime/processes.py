@@ -61,9 +61,8 @@ def heard_by(listener: Callable[[], object]) -> Generator[None]:
 
 def beating(call: Callable[[], T]) -> T:
     """What a call returns that waits by itself, as for a program or a database; beats meanwhile."""
-    if not _listeners or current_thread() is not main_thread():
-        return call()
-    return awaited(in_thread(call))
+    is_heard = _listeners and current_thread() is main_thread()
+    return awaited(in_thread(call)) if is_heard else call()
 
 
 def awaited(answer: Future[T]) -> T:

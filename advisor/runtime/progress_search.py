@@ -171,11 +171,6 @@ class _Candidate:
         self.busy_moves += busy
 
     @property
-    def interval_s(self) -> float:
-        """Typical time between two of its numbers."""
-        return median(self.gaps) if self.gaps else 0.0
-
-    @property
     def counts(self) -> bool:
         """Whether its numbers rise as those of a count do: but for starting again at the start."""
         rising = self.moves - self.restarts - self.wrong
@@ -186,7 +181,8 @@ class _Candidate:
 
     def is_moving(self, now_s: float, patience_s: float = 1.0) -> bool:
         """Whether it counts at this moment, or did not long ago."""
-        return now_s - self.moved_s <= max(_INTERVALS * self.interval_s, patience_s)
+        interval_s = median(self.gaps) if self.gaps else 0.0
+        return now_s - self.moved_s <= max(_INTERVALS * interval_s, patience_s)
 
 
 class LogNumbers:

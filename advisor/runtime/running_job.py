@@ -346,9 +346,8 @@ class RunningJob:
         return self._state() == WAITING
 
     def _state(self) -> int:
-        if self._gate is None:
-            return STARTING
-        return struct.unpack("<q", os.pread(self._gate.fileno(), 8, 8))[0]
+        state = self._gate and os.pread(self._gate.fileno(), 8, 8)
+        return struct.unpack("<q", state)[0] if state else STARTING
 
     def _error(self, what: str, why: str = "") -> JobError:
         end = "\n".join(self.tail().splitlines()[-10:]) or "(nothing)"

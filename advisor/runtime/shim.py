@@ -224,12 +224,9 @@ def _parent(pid: int) -> int | None:
 
 
 def _write(path: str, data: bytes) -> None:
-    with suppress(OSError):
-        file = _open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-        try:
-            os.write(file, data)
-        finally:
-            os.close(file)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+    with suppress(OSError), os.fdopen(_open(path, flags), "wb", buffering=0) as file:
+        file.write(data)
 
 
 def _open(path: str, flags: int) -> int:

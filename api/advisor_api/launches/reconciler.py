@@ -86,8 +86,7 @@ class LaunchMetrics(Collector):
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._states = dict[str, State]()
-        self._running = dict[str, LaunchStatus]()
-        self._silent = set[str]()
+        self._going = dict[str, LaunchStatus]()
         self._judged, self._missed = Counter[str](), Counter[str]()
         self._used_j, self._saved_j, self._lost_j, self._of_jobs_j, self._counted_j = (
             defaultdict[str, float](float) for _ in range(5)
@@ -98,24 +97,16 @@ class LaunchMetrics(Collector):
         """Take note of where a launch stands."""
         with self._lock:
             self._states[status.launch_id] = status.state
-            is_silent = status.silent_s is not None
-            (self._silent.add if is_silent else self._silent.discard)(status.launch_id)
-            self._begin_counters(status)
-            # Old values are not shown as the present ones of a GPU.
-            if status.state == "running" and not is_silent:
-                self._running[status.launch_id] = status
-            else:
-                self._running.pop(status.launch_id, None)
-
-    def _begin_counters(self, status: LaunchStatus) -> None:
-        """Begin counters at 0, so that Prometheus sees the first value as an increase."""
-        if status.gpu_uuid is not None:
-            for by_gpu in (self._used_j, self._saved_j, self._lost_j):
-                by_gpu[status.gpu_uuid] += 0.0
-        for job in status.jobs:
-            self._of_jobs_j[self._label(job.job)] += 0.0
-        if status.over:
-            self._counted_j.pop(status.launch_id, None)
+            # Counters begin at 0, so that Prometheus sees the first value as an increase.
+            if status.gpu_uuid is not None:
+                for by_gpu in (self._used_j, self._saved_j, self._lost_j):
+                    by_gpu[status.gpu_uuid] += 0.0
+            for job in status.jobs:
+                self._of_jobs_j[self._label(job.job)] += 0.0
+            self._going[status.launch_id] = status
+            if status.over:
+                for table in (self._going, self._counted_j):
+                    table.pop(status.launch_id, None)
 
     def _label(self, job: str) -> str:
         return job if job in self._of_jobs_j or len(self._of_jobs_j) < _MOST_JOBS else "other"
@@ -151,7 +142,7 @@ class LaunchMetrics(Collector):
             if apart_j is not None and not ({*observation.flags} & (WRONG | {LIMIT_BROKEN})):
                 self._saved_j[observation.gpu_uuid] += max(0.0, apart_j - used_j)
                 self._lost_j[observation.gpu_uuid] += max(0.0, used_j - apart_j)
-                if observation.launch_id in self._running:
+                if observation.launch_id in self._going:
                     self._counted_j[observation.launch_id] += apart_j - used_j
             for part in observation.parts:
                 self._of_jobs_j[self._label(part.job)] += part.energy_j or 0.0
@@ -161,11 +152,13 @@ class LaunchMetrics(Collector):
         with self._lock:
             states = Counter[str](self._states.values())
             # Who looks may wait for a database meanwhile: what was written then grows old here.
-            running = [one for one in self._running.values() if as_heard(one).silent_s is None]
-            silent = len(self._silent) + len(self._running) - len(running)
+            heard = [one for one in self._going.values() if as_heard(one).silent_s is None]
+            silent = len(self._going) - len(heard)
             judged, missed = Counter(self._judged), Counter(self._missed)
             energies = [dict(energy) for energy in (self._used_j, self._saved_j, self._lost_j)]
             of_jobs_j, counted_j = dict(self._of_jobs_j), dict(self._counted_j)
+        # Old values are not shown as the present ones of a GPU.
+        running = [launch for launch in heard if launch.state == "running"]
         counted = get_args(State) if self.complete else ()
         yield _gauge("launches", "Launches of this host", "state", {s: states[s] for s in counted})
         yield GaugeMetricFamily(
@@ -177,11 +170,16 @@ class LaunchMetrics(Collector):
             _gauge(name, text, "gpu", {launch.gpu_uuid: value_of(launch) for launch in running})
             for name, text, value_of in _OF_RUNNING
         )
-        so_far = "Energy that the launch on a GPU saved so far, without sets that have ended, J"
-        yield _gauge("running_energy_saved_joules", so_far, "gpu", {
-            launch.gpu_uuid: ledger.alone_j - ledger.energy_j - counted_j.get(launch.launch_id, 0.0)
-            for launch in running if (ledger := launch.ledger)
-        })  # fmt: skip
+        yield _gauge(
+            "running_energy_saved_joules",
+            "Energy that the launch on a GPU saved so far, without sets that have ended, J",
+            "gpu",
+            {
+                of.gpu_uuid: ledger.alone_j - ledger.energy_j - counted_j.get(of.launch_id, 0.0)
+                for of in running
+                if (ledger := of.ledger)
+            },
+        )
         for name, text, of_job in _OF_JOBS:
             values = (
                 ((launch.gpu_uuid, job.job, str(slot)), of_job(launch, job))
@@ -205,8 +203,9 @@ class LaunchMetrics(Collector):
             ("judged", "Forecasts of pairs that have ended", judged),
             ("missed", "Those that were far off", missed),
         ):
-            of = {quantity: counts[quantity] for quantity in quantities}
-            yield _counter(f"forecasts_{name}", text, "quantity", of)
+            yield _counter(
+                f"forecasts_{name}", text, "quantity", {q: counts[q] for q in quantities}
+            )
 
 
 def _by(
@@ -240,10 +239,6 @@ def _predicted_speed(launch: LaunchStatus, job: JobStatus) -> float | None:
     return job.predicted_rate.value / forecasts[launch.jobs.index(job)].solo_rate
 
 
-def _seconds(milliseconds: float | None) -> float | None:
-    return None if milliseconds is None else milliseconds / 1000
-
-
 _OF_JOBS: tuple[tuple[str, str, Callable[[LaunchStatus, JobStatus], float | None]], ...] = (
     (
         "observed_relative_speed",
@@ -261,7 +256,7 @@ _OF_JOBS: tuple[tuple[str, str, Callable[[LaunchStatus, JobStatus], float | None
     (
         "observed_latency_p99_seconds",
         "99th percentile of the time to answer a request, s",
-        lambda _, job: _seconds(job.latency_p99_ms),
+        lambda _, job: job.latency_p99_ms and job.latency_p99_ms / 1000,
     ),
     (
         "arriving_requests_per_second",
@@ -271,7 +266,7 @@ _OF_JOBS: tuple[tuple[str, str, Callable[[LaunchStatus, JobStatus], float | None
     (
         "promised_latency_p99_seconds",
         "Longest that it may be, s",
-        lambda _, job: _seconds(job.max_p99_ms),
+        lambda _, job: job.max_p99_ms and job.max_p99_ms / 1000,
     ),
 )
 
@@ -329,10 +324,10 @@ _OF_RUNNING: tuple[tuple[str, str, Callable[[LaunchStatus], float | None]], ...]
 
 def _forecast_of(observation: Observation, spec: LaunchSpec) -> Forecast | None:
     """The forecast that the observation was made beside; its jobs may stand the other way round."""
+    expected = observation.jobs, observation.predicted_work_per_joule
     for pair in spec.pairs:
-        names = tuple(sorted(job.name for job in pair.jobs))
-        expected = pair.forecast and pair.forecast.work_per_joule.value
-        if names == observation.jobs and expected == observation.predicted_work_per_joule:
+        work_per_joule = pair.forecast and pair.forecast.work_per_joule.value
+        if (tuple(sorted(job.name for job in pair.jobs)), work_per_joule) == expected:
             return pair.forecast
     return None
 
@@ -439,14 +434,13 @@ class Housekeeping:
                 "the folder of the launch %s, which ended %s, was removed for its %s: %.1f MiB",
                 launch.launch_id, launch.ended_at, launch.reason, launch.size_bytes / 2**20,
             )  # fmt: skip
-        said = [
+        said = {
             f"the launch {launch.launch_id} is not removed: {launch.why}" for launch in cleaned.kept
-        ]
+        }
         # Once, however often it is looked at.
-        for text in said:
-            if text not in self._said:
-                LOG.error("%s", text)
-        self._said = set(said)
+        for text in sorted(said - self._said):
+            LOG.error("%s", text)
+        self._said = said
         if math.isinf(self._bounds.audit_days):
             return
         before = to_text(datetime.now(UTC) - timedelta(days=self._bounds.audit_days))
@@ -499,10 +493,8 @@ class Reconciler:
         }
         for launch_id in (*(folders.keys() - self._settled), *(self._rows.keys() - folders.keys())):
             try:
-                if folder := folders.get(launch_id):
-                    self._keep_folder(folder)
-                else:
-                    self._keep_row(self._rows[launch_id])
+                folder = folders.get(launch_id)
+                self._keep_folder(folder) if folder else self._keep_row(self._rows[launch_id])
             except StoreError:
                 raise
             except (AdvisorError, OSError, ValueError) as error:
