@@ -198,7 +198,13 @@ class JobMonitor:
         self._note(now, counted)
         still_s, ran_s = now.at_s - self._moved_s, now.at_s - self._begun_s
         self._is_stalled = still_s > 120
-        self._look_for_pause(moved=not still_s)
+        # One that stands still may be stopped. One that has moved twice while a process of it was,
+        # such as the shell that started it, runs.
+        if still_s or self.paused or self._goes_on:
+            pids = self.job.last_pids
+            stopped = any(map(is_stopped, pids)) or is_frozen(min(pids, default=0))
+            self._goes_on = self._goes_on + (not still_s) if stopped else 0
+            self.paused = stopped and self._goes_on < 2
         timeout_s = hang_s if self._has_moved else self.job.job.start_timeout_s
         if counted.gone:
             # By itself: well, or with an error.
@@ -211,8 +217,11 @@ class JobMonitor:
                 except JobError as error:
                     self.end("failed", error.code, str(error))
         elif (limit_s := self.part.time_limit_s) is not None and ran_s > limit_s:
-            why = f"{self.job.job.name} reached its limit of {duration_text(limit_s)}"
-            self.end("failed", "time-limit", why)
+            self.end(
+                "failed",
+                "time-limit",
+                f"{self.job.job.name} reached its limit of {duration_text(limit_s)}",
+            )
         elif hang_s is not None and timeout_s is not None and still_s > timeout_s:
             self.end(
                 "hung",
@@ -222,18 +231,6 @@ class JobMonitor:
             )
         if self.over:
             self._is_stalled = self.paused = False
-
-    def _look_for_pause(self, *, moved: bool) -> None:
-        """See whether it stands still for being stopped.
-
-        One that has moved twice while a process of it was, such as the shell that started it, runs.
-        """
-        if moved and not (self.paused or self._goes_on):
-            return
-        pids = self.job.last_pids
-        stopped = any(map(is_stopped, pids)) or is_frozen(min(pids, default=0))
-        self._goes_on = self._goes_on + moved if stopped else 0
-        self.paused = stopped and self._goes_on < 2
 
     def close(self, now: Moment) -> None:
         """Count what is left to be read of a job whose processes have ended."""
@@ -362,8 +359,8 @@ def relative(rate: float | None, solo_rate: float | None) -> float | None:
 WINDOW_S, LEAST_REQUESTS = 5.0, 200
 """The least of a window: of fewer requests the 99th percentile is that of one or two."""
 
+# One late window may be chance, or a job that starts; so many in a row are not.
 WINDOWS = 3
-"""One late window may be chance, or a job that starts; so many in a row are not."""
 
 
 class P99Watch:
@@ -545,8 +542,16 @@ class Account:
         self._add(now, metered, running)
 
     def _add(self, now: Moment, metered: Metered | None, running: Sequence[JobMonitor]) -> None:
-        passed_s, before = now.at_s - self._last_s, self._read
-        self._note_energy(now, metered)
+        passed_s, before, self._read = now.at_s - self._last_s, self._read, metered
+        if metered is not None and metered.at_s == now.at_s:
+            self._begin = self._begin or metered
+            self._recent_j.add(*metered.of_rate)
+            # Steps of a time of which no energy is known.
+            if before is None or metered.seconds == before.seconds:
+                self._unread_steps = tuple(
+                    map(sum, zip(self._unread_steps, self._since(self._read_steps), strict=True))
+                )
+            self._read_steps = _steps(self._jobs)
         self._freed_s += passed_s * max(0, len(running) - 1)
         numbers = tuple(n for n, monitor in enumerate(self._jobs) if monitor in running)
         if numbers == self.kept.numbers:
@@ -631,19 +636,28 @@ class Account:
 
     def recent_energy_saved(self) -> float | None:
         """Over the last seconds; a job that is over does nothing."""
-        rates = [0.0 if monitor.over else monitor.rate() for monitor in self._jobs]
-        return energy_saved(None if self.foreign() else self.power_w(), rates, self._pair.parts)
+        return energy_saved(
+            None if self.foreign() else self.power_w(),
+            [0.0 if monitor.over else monitor.rate() for monitor in self._jobs],
+            self._pair.parts,
+        )
 
     def rest_energy_saved(self) -> float | None:
         """Of the work after one job had ended; below 0 where the limit that stayed cost energy."""
-        rest_j = self.rest_energy_j if self._is_counted else None
-        return energy_saved(rest_j, self._since(self._shared_steps), self._pair.parts)
+        return energy_saved(
+            self.rest_energy_j if self._is_counted else None,
+            self._since(self._shared_steps),
+            self._pair.parts,
+        )
 
     def energy_saved_to_end(self) -> float | None:
         """Of all work since the opening of the gates, with what one job did alone at the end."""
         metered = self._metered() if self._is_counted else None
-        whole_j = metered and metered.whole_j(self.first.overlap_s + self.rest_s)
-        return energy_saved(whole_j, self._since(self._first_steps), self._pair.parts)
+        return energy_saved(
+            metered and metered.whole_j(self.first.overlap_s + self.rest_s),
+            self._since(self._first_steps),
+            self._pair.parts,
+        )
 
     def mean_energy_saved(self) -> float | None:
         """While all ran, without the first seconds."""
@@ -669,8 +683,12 @@ class Account:
             for rate, part in zip(rates, self._pair.parts[: len(numbers)], strict=True)
             for speed in [relative(rate, part.solo_rate)]
         ]
-        p99_ms = [self.first.latency_ms(number, 99) for number in numbers]
-        return Trial(self._pair, speeds, p99_ms, self.first.power_w())
+        return Trial(
+            self._pair,
+            speeds,
+            [self.first.latency_ms(number, 99) for number in numbers],
+            self.first.power_w(),
+        )
 
     def ledger(self) -> Ledger | None:
         """All of it, beside the same steps with a GPU for each; None where that is not known."""
@@ -678,8 +696,9 @@ class Account:
         alone, held_s = _work_alone(done, parts), self.first.overlap_s + self.rest_s
         gpus = max(part.job.gpus for part in parts)
         unread = map(sum, zip(self._unread_steps, self._since(self._read_steps), strict=True))
-        read = [max(0.0, all_ - less) for all_, less in zip(done, unread, strict=True)]
-        alone_read = _work_alone(read, parts)
+        alone_read = _work_alone(
+            [max(0.0, all_ - less) for all_, less in zip(done, unread, strict=True)], parts
+        )
         if not (self._is_counted and alone and alone_read and metered and metered.seconds):
             return None
         idle = [part.idle_power_w for part in parts if part.idle_power_w is not None]
@@ -700,23 +719,9 @@ class Account:
     def _metered(self) -> Metered | None:
         return self._read and self._begin and self._read.since(self._begin)
 
-    def _note_energy(self, now: Moment, metered: Metered | None) -> None:
-        """And the steps of a time of which no energy is known."""
-        before, self._read = self._read, metered
-        if self._read is None or self._read.at_s != now.at_s:
-            return
-        self._begin = self._begin or self._read
-        self._recent_j.add(*self._read.of_rate)
-        if before is None or self._read.seconds == before.seconds:
-            self._unread_steps = tuple(
-                map(sum, zip(self._unread_steps, self._since(self._read_steps), strict=True))
-            )
-        self._read_steps = _steps(self._jobs)
-
     def _since(self, before: Sequence[float]) -> list[float]:
         # A count that began again is no work undone.
-        steps = zip(_steps(self._jobs), before, strict=True)
-        return [max(0.0, now - then) for now, then in steps]
+        return [max(0.0, now - then) for now, then in zip(_steps(self._jobs), before, strict=True)]
 
 
 def energy_saved(
@@ -906,8 +911,13 @@ class _Pace:
     def catches_up(self, *, again: bool) -> bool:
         """Whether it is a server that `is_behind`."""
         offered_rate = None if self.job.over else self.job.demand or self.job.job.job.offered_rate
-        silent = self.job.steps == self._first_steps
-        return is_behind(offered_rate, self.job.rate(), self.steps, silent=silent, again=again)
+        return is_behind(
+            offered_rate,
+            self.job.rate(),
+            self.steps,
+            silent=self.job.steps == self._first_steps,
+            again=again,
+        )
 
     def note(self, now: Moment) -> None:
         self._last_steps = self.job.steps

@@ -696,8 +696,8 @@ def half_removed(root: Path) -> list[Path]:
     return sorted(root.glob(f".*{_HALF}"))
 
 
+# Maximum number of samples; one more triggers pairwise merging.
 MOST_POINTS = 127
-"""Maximum number of samples; one more triggers pairwise merging."""
 
 
 class HistoryKeeper:
@@ -819,10 +819,11 @@ class Overview:
 
 def midnight(now: datetime, days_back: int = 0) -> datetime:
     """Begin of the day, or of one before it, by the clock that the host shows then."""
-    day = now.astimezone().date() - timedelta(days=days_back)
     # Without a zone it is a time of the host's clock, whose offset of that moment is put in: on
     # days on which clocks change it is not that of now.
-    return datetime.combine(day, datetime.min.time()).astimezone()
+    return datetime.combine(
+        now.astimezone().date() - timedelta(days=days_back), datetime.min.time()
+    ).astimezone()
 
 
 def overview(

@@ -39,12 +39,12 @@ LAUNCH_MARK = "ADVISOR_LAUNCH"
 # A supervisor beats several times a second, also while it waits (advisor.runtime.processes).
 _SILENCE_S = 25.0
 
+# One that was stopped is continued then, and has so long to be heard; so it has on a host that
+# stood still itself.
 CONTINUE_S = 5.0
-"""One that was stopped is continued then, and has so long to be heard; so it has on a host that
-stood still itself."""
 
+# A guard that has not answered for so long is replaced; it has nothing else to do.
 ANSWER_S = 20.0
-"""A guard that has not answered for so long is replaced; it has nothing else to do."""
 
 _FAREWELL = b"q"
 

@@ -150,7 +150,6 @@ def observed(
         columns: Other columns.
     """
     rates, power_w = [part.rate for part in parts], columns["power_w"]
-    speeds = [relative(part.rate, part.solo_rate) for part in parts]
     return Observation(
         parts=parts,
         gpu_model=gpu.model,
@@ -158,7 +157,9 @@ def observed(
         units_total=gpu.units_total,
         power_limit_w=gpu.power_limit_w,
         driver=gpu.driver,
-        work_per_joule=work_per_joule(speeds, power_w),
+        work_per_joule=work_per_joule(
+            [relative(part.rate, part.solo_rate) for part in parts], power_w
+        ),
         energy_saved=None if FOREIGN_HOST in flags else energy_saved(power_w, rates, parts),
         tool_version=advisor.__version__,
         flags=(
@@ -177,8 +178,12 @@ def _state(monitor: SetMonitor, stretch: Stretch) -> State:
     if any(job.code for job in jobs):
         return "failed"
     # One that lasts is read only where its jobs were killed with their supervisor.
-    lasts = stretch.numbers == monitor.running_numbers()
-    return "stopped" if lasts or any(job.outcome == "stopped" for job in jobs) else "finished"
+    return (
+        "stopped"
+        if (stretch.numbers == monitor.running_numbers())
+        or any(job.outcome == "stopped" for job in jobs)
+        else "finished"
+    )
 
 
 def _parts(
@@ -340,8 +345,11 @@ def forecast_news(pair: LaunchSet, monitor: SetMonitor) -> Iterator[tuple[str, s
     """What is far from the prediction of those that began together, as `pace_news`."""
     forecast, first = pair.forecast, monitor.account.first
     # One that was renewed is the promise from then on.
-    is_renewed = monitor.forecasts.get(first.numbers) is not forecast
-    if forecast is None or is_renewed or first.settled_s() < JUDGE_S:
+    if (
+        forecast is None
+        or (monitor.forecasts.get(first.numbers) is not forecast)
+        or first.settled_s() < JUDGE_S
+    ):
         return
     work = monitor.account.trial().work_per_joule
     once = len({job.name for job in pair.jobs}) == len(pair.jobs)
@@ -370,12 +378,12 @@ def forecast_news(pair: LaunchSet, monitor: SetMonitor) -> Iterator[tuple[str, s
             )
 
 
+# What is not known for good is written so often.
 DRAFT_S = 5.0
-"""What is not known for good is written so often."""
 
+# What computes beside its limit is found in less: until then a stretch that is over may turn out
+# to be of no use.
 SURE_S = 30.0
-"""What computes beside its limit is found in less: until then a stretch that is over may turn out
-to be of no use."""
 
 
 class Keeper:
@@ -415,8 +423,9 @@ class Keeper:
         with suppress(AdvisorError):
             self._alone = self._monitor.of_only_job() or self._alone
         # Read only where the supervisor is killed, and the jobs with it.
-        failed = any(job.code for job in self._monitor.jobs)
-        observations = self._observe("failed" if failed else "stopped")
+        observations = self._observe(
+            "failed" if any(job.code for job in self._monitor.jobs) else "stopped"
+        )
         # On a full disk all wait: the room that was reserved is for the end.
         with suppress(OSError):
             for observation in observations:
@@ -424,8 +433,11 @@ class Keeper:
                 if observation.stretch and now_s - ended_s >= SURE_S:
                     append_observation(self._folder.path, observation)
                     self._kept.append(observation)
-            rest = [observation for observation in observations if observation not in self._kept]
-            draft_observations(self._folder.path, rest, durable=changed)
+            draft_observations(
+                self._folder.path,
+                [observation for observation in observations if observation not in self._kept],
+                durable=changed,
+            )
 
     def so_far(self) -> tuple[Observation, ...]:
         """Of all stretches, as if the jobs were stopped now."""

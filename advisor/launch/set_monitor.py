@@ -248,8 +248,11 @@ def limit_environment(
         return UncappedBackend(gpu).environment(share)
     if gpu.vendor == "amd":
         return CuMaskBackend(gpu).environment(share)
-    pipe_dir = settings.mps_pipe_dir or private_pipe_dir(gpu, settings.runtime_dir)
-    return MpsBackend(gpu, Control(pipe_dir, {}), owned=False).environment(share)
+    return MpsBackend(
+        gpu,
+        Control(settings.mps_pipe_dir or private_pipe_dir(gpu, settings.runtime_dir), {}),
+        owned=False,
+    ).environment(share)
 
 
 # How often the driver is asked who computes, and how often each job must be a client itself: one
@@ -378,8 +381,11 @@ class SetMonitor:
         """
         self.expect(None)
         pair, now_s = self.pair, self._now_s()
-        split = pair.split.joined_by(job.share.percent, job.share.below_normal)
-        self.pair = replace(pair, split=split, parts=(*pair.parts, part))
+        self.pair = replace(
+            pair,
+            split=pair.split.joined_by(job.share.percent, job.share.below_normal),
+            parts=(*pair.parts, part),
+        )
         self.jobs = (*self.jobs, JobMonitor(job, part, now_s, join_id, proof))
         self.account.join(self.pair, self.jobs)
         self._expect(forecast, f"{job.job.name} joined")
@@ -502,8 +508,9 @@ class SetMonitor:
         if forecast:
             self.forecasts[numbers] = forecast
         self.expected_power_w = forecast and forecast.power_w
-        jobs = forecast.jobs if forecast else (None,) * len(numbers)
-        for n, job_forecast in zip(numbers, jobs, strict=True):
+        for n, job_forecast in zip(
+            numbers, forecast.jobs if forecast else (None,) * len(numbers), strict=True
+        ):
             self.jobs[n].expected = job_forecast and job_forecast.rate
 
     def _look_at_promises(self, now_s: float) -> None:
@@ -646,9 +653,10 @@ class SetMonitor:
             guilty, fault = _author(running, self._backend)
             for monitor in running:
                 monitor.exit_code = monitor.job.exit_code
-                said = f"; the end of its output:\n{monitor.job.tail() or '(nothing)'}"
                 monitor.end(
-                    "failed" if monitor is guilty else "taken-down", "mps-fault", fault + said
+                    "failed" if monitor is guilty else "taken-down",
+                    "mps-fault",
+                    fault + f"; the end of its output:\n{monitor.job.tail() or '(nothing)'}",
                 )
             self.first_ended = self.first_ended or self._indices_over()
 
@@ -657,14 +665,15 @@ class SetMonitor:
 
         Raises:
             PartitionError: it failed to answer twice.
-            LimitBrokenError: a limit does not hold.
+            LimitBrokenError: a limit does not hold, and not that of a newcomer alone.
         """
         running = [monitor.job for monitor in self._running()]
         urgent = any(suspicion.since_s > self._query_s for suspicion in self.suspicions)
         if self._question is None and (urgent or (running and now_s - self._query_s >= _ASK_S)):
             self._query_s, self._query_newcomer = now_s, self._coming
-            asked = [*running, *filter(None, [self._coming])]
-            self._question = self._run(partial(self._ask, asked, now_s))
+            self._question = self._run(
+                partial(self._ask, [*running, *filter(None, [self._coming])], now_s)
+            )
         if self._question is None or not self._question.done():
             return
         question, self._question = self._question, None
@@ -678,7 +687,14 @@ class SetMonitor:
             self._silent = True
             return
         except LimitBrokenError as error:
-            self._take_breach(error)
+            if self._coming is not self._query_newcomer:
+                # The newcomer started meanwhile, and may be what was found: it is asked again.
+                self._query_s = -math.inf
+            # Names: a copy of one that runs may be either of the two, so all are stopped then.
+            elif not error.jobs or error.jobs & {*self.running_names()}:
+                self._break(error)
+            elif self._coming is not None and self._coming.job.name in error.jobs:
+                self.newcomer_error = error
             return
         self._silent, self._answered_at, self._answered_s = False, now_text(), self._query_s
         self._is_spoiled = spoiled
@@ -690,22 +706,6 @@ class SetMonitor:
         """Whether a fault spoiled the server, and what is to be said of the limits; may wait."""
         spoiled = self._backend.spoiled()
         return spoiled, [] if spoiled or not jobs else self._limits.check(jobs, now_s)
-
-    def _take_breach(self, error: LimitBrokenError) -> None:
-        """End all for a limit that does not hold, unless it is that of a newcomer alone.
-
-        Raises:
-            LimitBrokenError: the same.
-        """
-        if self._coming is not self._query_newcomer:
-            # The newcomer started meanwhile, and may be what was found: it is asked again.
-            self._query_s = -math.inf
-            return
-        # Names: a copy of one that runs may be either of the two, so all are stopped then.
-        if not error.jobs or error.jobs & {*self.running_names()}:
-            self._break(error)
-        if self._coming is not None and self._coming.job.name in error.jobs:
-            self.newcomer_error = error
 
     def _check_clients(self, now_s: float) -> None:
         """Whether each job is a client itself, asked now and then.
@@ -774,8 +774,7 @@ class _Suspicion:
             if all(job.exit_code != 0 and _FAULT_WORDS.search(job.tail()) for job in ends):
                 return True
         # A fault on an MPS server reaches all its clients within 3 s.
-        is_none = (gone and answered_s >= self.since_s) or now_s - self.since_s > 3
-        return False if is_none else None
+        return False if (gone and answered_s >= self.since_s) or now_s - self.since_s > 3 else None
 
 
 def _author(struck: Sequence[JobMonitor], backend: Backend) -> tuple[JobMonitor | None, str]:
@@ -785,8 +784,9 @@ def _author(struck: Sequence[JobMonitor], backend: Backend) -> tuple[JobMonitor 
     """
     names = listed(monitor.job.job.name for monitor in struck)
     if len(struck) == 1:
-        alone = "which had the GPU for itself by then"
-        return None, f"a fault on the MPS server took {names} down, {alone}"
+        return None, (
+            f"a fault on the MPS server took {names} down, which had the GPU for itself by then"
+        )
     blamed = backend.blamed()
     blamed_jobs = [monitor for monitor in struck if monitor.job.last_pids & blamed]
     if len(blamed_jobs) != 1:

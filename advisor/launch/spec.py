@@ -222,8 +222,9 @@ def at_rate(pair: LaunchSet, number: int, factor: float, spread: float) -> Launc
         before, (job, *after) = forecast.jobs[:number], forecast.jobs[number:]
         more = spread**2 - part.host_spread**2
         forecast = _at_watts(pair, forecast, number, factor, more)
-        rate = job.rate.times(factor).spread_by(more)
-        job = replace(job, rate=rate, solo_rate=factor * job.solo_rate)
+        job = replace(
+            job, rate=job.rate.times(factor).spread_by(more), solo_rate=factor * job.solo_rate
+        )
         pair = replace(pair, forecast=replace(forecast, jobs=(*before, job, *after)))
     idle_w = part.idle_power_w or 0.0
     return with_part(
@@ -566,8 +567,11 @@ class JobStatus:
 def split_of(jobs: Iterable[JobStatus], sharing: Sharing) -> Split:
     """The split that jobs run at."""
     seats = [(job.share_percent, job.below_normal) for job in jobs]
-    low = tuple(n for n, (_, is_low) in enumerate(seats) if is_low)
-    return Split(tuple(share for share, _ in seats), sharing, low)
+    return Split(
+        tuple(share for share, _ in seats),
+        sharing,
+        tuple(n for n, (_, is_low) in enumerate(seats) if is_low),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -810,15 +814,14 @@ def _unproven(status: LaunchStatus) -> LaunchStatus:
 
 def abandoned(status: LaunchStatus) -> LaunchStatus:
     """The same where the supervisor is gone: with it, its jobs have ended."""
-    jobs = tuple(
-        replace(job, outcome="stopped", rate=None, relative_speed=None)
-        if job.outcome in GOING
-        else job
-        for job in _unproven(status).jobs
-    )
     return replace(
         status,
-        jobs=jobs,
+        jobs=tuple(
+            replace(job, outcome="stopped", rate=None, relative_speed=None)
+            if job.outcome in GOING
+            else job
+            for job in _unproven(status).jobs
+        ),
         power_w=None,
         energy_saved=None,
         state="failed",

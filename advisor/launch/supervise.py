@@ -237,8 +237,10 @@ class Newcomers:
         if len(together) > 1:
             check_memory(together, gpu)
         memory = MemoryFit(tuple(job.memory_mib for job in together), gpu.memory_mib)
-        limit_mib = memory.limit_mib(-1) if part.limit_memory and gpu.memory_mib else None
-        return replace(split.each_share[-1], memory_mib=limit_mib)
+        return replace(
+            split.each_share[-1],
+            memory_mib=memory.limit_mib(-1) if part.limit_memory and gpu.memory_mib else None,
+        )
 
     def _go_on(self, coming: _Newcomer) -> None:
         if not is_requested(self._folder, coming.name):
@@ -262,8 +264,13 @@ class Newcomers:
     def _join(self, coming: _Newcomer, job: RunningJob, proof: Proof | None) -> None:
         made = coming.request.pairs[0]
         beside = tuple(job.name for job in made.jobs[:-1])
-        forecast = made.forecast if self._monitor.running_names() == beside else None
-        self._monitor.join(coming.name, job, made.parts[-1], forecast, proof)
+        self._monitor.join(
+            coming.name,
+            job,
+            made.parts[-1],
+            made.forecast if self._monitor.running_names() == beside else None,
+            proof,
+        )
         self.coming = None
         self._answer(self._monitor.jobs[-1].status())
 
@@ -286,8 +293,9 @@ class Newcomers:
         # A fault of the MPS server takes a newcomer down, too, which then tries again elsewhere.
         if isinstance(error, JobError) and self._monitor.suspicions:
             return
-        had_fault = any(job.code == "mps-fault" for job in self._monitor.jobs)
-        if isinstance(error, JobError) and had_fault:
+        if isinstance(error, JobError) and any(
+            job.code == "mps-fault" for job in self._monitor.jobs
+        ):
             error = PartitionError(f"a fault on the MPS server ended the start: {error}")
         self.coming = None
         self._monitor.expect(None)
@@ -419,8 +427,12 @@ class _SetRun:
     def _start(self, backend: Backend) -> tuple[tuple[RunningJob, ...], dict[int, JobError]]:
         if self._is_stopping():
             raise StopRequestedError
-        places = (self._folder.path / place for place in self._pair.places(self._number))
-        proven = prove_set(self._pair, backend, self._base(), places)
+        proven = prove_set(
+            self._pair,
+            backend,
+            self._base(),
+            (self._folder.path / place for place in self._pair.places(self._number)),
+        )
         self._writer.enter(
             "starting",
             jobs=tuple(
@@ -577,10 +589,12 @@ class _SetRun:
         if self._spec.try_s is not None and ending == "stopped":
             self.trial = monitor.account.trial()
         if self.again is not None:
-            seats = zip(self.again.parts, self._offer_of, strict=True)
             self.again = replace(
                 self.again,
-                parts=tuple(replace(part, done=monitor.jobs[n].steps) for part, n in seats),
+                parts=tuple(
+                    replace(part, done=monitor.jobs[n].steps)
+                    for part, n in zip(self.again.parts, self._offer_of, strict=True)
+                ),
                 ran_s=self._pair.ran_s + time.monotonic() - monitor.begun_s,
             )
         return ending

@@ -90,8 +90,10 @@ def check_environments(
     """
     now = pids()
     wrong = lacking(now, wanted)  # waits for those in the middle of exec, which show no variables
-    carried = {name for pid in now for name in environment_of(pid)}
-    if names := sorted(carried & frozenset(LIMIT_VARIABLES) - wanted.keys()):
+    if names := sorted(
+        {name for pid in now for name in environment_of(pid)}
+        & frozenset(LIMIT_VARIABLES) - wanted.keys()
+    ):
         raise LimitNotProvenError(
             f"processes of the job carry {', '.join(names)}, which can lift its share of {share} %",
             why="the job's file or a script inside the job sets what only advisor may set",
@@ -691,8 +693,9 @@ class MpsBackend(Backend):
 
     def given_percent(self) -> float | None:
         """The percentage of our own server; None before it runs, or where it is not ours."""
-        servers = self.control.servers() if self.owned else []
-        return max(map(self.control.percentage, servers), default=None)
+        return max(
+            map(self.control.percentage, self.control.servers() if self.owned else []), default=None
+        )
 
     def holds(self, percent: float) -> bool:
         """Our own server holds the largest share of those that it was set to."""
@@ -720,8 +723,10 @@ class MpsBackend(Backend):
         # In this order: a client that has just ended computes no more.
         computing = frozenset(self.computing())
         servers = self.control.servers()
-        clients = frozenset(pid for server in servers for pid in self.control.clients(server))
-        return Sight(computing - frozenset(servers), clients)
+        return Sight(
+            computing - frozenset(servers),
+            frozenset(pid for server in servers for pid in self.control.clients(server)),
+        )
 
     def check_clients(self, share: Share, pids: Callable[[], Collection[int]]) -> None:
         """Check every process's variables, and that those that compute are clients."""

@@ -45,8 +45,8 @@ from advisor.runtime.processes import (
 )
 from advisor.settings import RUNTIME_DIR, output_bytes, python
 
+# What the kernel must be asked for before a control group can be bounded.
 CONTROLLERS = ("memory", "pids")
-"""What the kernel must be asked for before a control group can be bounded."""
 
 _MIB = 1024 * 1024
 
@@ -73,9 +73,9 @@ def bounds_of(job: Job) -> ResourceBounds:
     # has 4,096. A fork bomb makes more in a second.
     wanted = max(4096, 64 * (os.cpu_count() or 1))
     # Two jobs leave half of the host's process numbers to others.
-    most_tasks = min(wanted, int(foreign_text("/proc/sys/kernel/pid_max")) // 4)
     return ResourceBounds(
-        job.max_tasks or most_tasks, job.host_memory_mib or max(1, int(0.95 * host_mib))
+        job.max_tasks or min(wanted, int(foreign_text("/proc/sys/kernel/pid_max")) // 4),
+        job.host_memory_mib or max(1, int(0.95 * host_mib)),
     )
 
 
@@ -134,8 +134,10 @@ def make_cgroup(prefix: str, bounds: ResourceBounds) -> Path | None:
     # groups, which has no type, may have both.
     if not ((place / "cgroup.type").exists() and _members(place)):
         there = foreign_text(place / "cgroup.controllers").split()
-        wanted = " ".join(f"+{name}" for name in CONTROLLERS if name in there)
-        _write(place / "cgroup.subtree_control", wanted)
+        _write(
+            place / "cgroup.subtree_control",
+            " ".join(f"+{name}" for name in CONTROLLERS if name in there),
+        )
     path = place / f"{prefix}{secrets.token_hex(4)}"
     try:
         path.mkdir()
@@ -271,8 +273,13 @@ class JobProcess:
             return []
         if not self._is_lost:
             return descendants(self._shim.pid)
-        inside = _members(self._cgroup) if self._cgroup else ()
-        return sorted({*inside, *marked_pids(self._mark), *_orphans()})
+        return sorted(
+            {
+                *(_members(self._cgroup) if self._cgroup else ()),
+                *marked_pids(self._mark),
+                *_orphans(),
+            }
+        )
 
     def roots(self) -> list[int]:
         """Roots: every process of the job is one of these or a descendant."""
@@ -346,17 +353,14 @@ class JobProcess:
                     data = os.read(self._replies, 4096)
                 except BlockingIOError:
                     return
-                self._take(data)
-
-    def _take(self, data: bytes) -> None:
-        if not data:
-            self._is_over, self._is_lost = "empty" in self._said, "empty" not in self._said
-        *lines, self._line = (self._line + data).split(b"\n")
-        for line in lines:
-            key, _, value = line.decode(errors="replace").partition(" ")
-            self._said[key] = value
-        if "ended" in self._said:
-            self._status = int(self._said["ended"])
+                if not data:
+                    self._is_over, self._is_lost = "empty" in self._said, "empty" not in self._said
+                *lines, self._line = (self._line + data).split(b"\n")
+                for line in lines:
+                    key, _, value = line.decode(errors="replace").partition(" ")
+                    self._said[key] = value
+                if "ended" in self._said:
+                    self._status = int(self._said["ended"])
 
     def _order(self, letter: bytes) -> None:
         self._listen()

@@ -392,8 +392,9 @@ def memory_bound_of(pids: Collection[int]) -> str | None:
             for w in HOLDERS[name]
         ):
             if setting.startswith("-"):
-                given = re.findall(rf"\0{setting}[=\0]([^\0]+)", words)
-                bounds[setting] = " ".join((setting, *given[-1:]))
+                bounds[setting] = " ".join(
+                    (setting, *re.findall(rf"\0{setting}[=\0]([^\0]+)", words)[-1:])
+                )
             elif value := environment_of(pid).get(setting):
                 bounds[setting] = f"{setting}={value}"
     return " ".join(sorted(bounds.values())) or None

@@ -217,8 +217,9 @@ class LogNumbers:
     def _note(self, place: _Place, number: float, at_s: float, line: str, *, busy: bool) -> None:
         if place.pattern not in self._candidates and len(self._candidates) >= 3000:
             return
-        candidate = self._candidates.setdefault(place.pattern, _Candidate(place))
-        candidate.add(number, at_s, line.strip(), busy=busy)
+        self._candidates.setdefault(place.pattern, _Candidate(place)).add(
+            number, at_s, line.strip(), busy=busy
+        )
 
     def _places(self, line: str) -> Iterator[tuple[_Place, float]]:
         masked = _CLOCK.sub(lambda match: "\0" * len(match[0]), line)
@@ -307,8 +308,9 @@ class LogNumbers:
         best = next(iter(self.ranked(now_s)), None)
         if best is None or best.moves < 2 * _ENOUGH_MOVES:
             return False
-        steady = best.active_s >= least_s and best.is_moving(now_s)
-        return steady and (best.place.rank == 0 or best.restarts > 1)
+        return (best.active_s >= least_s and best.is_moving(now_s)) and (
+            best.place.rank == 0 or best.restarts > 1
+        )
 
     def is_open(self, now_s: float) -> bool:
         """Whether numbers were printed that may yet tell: none counts, or something is prepared."""
@@ -384,8 +386,9 @@ def _fraction_place(line: str, match: re.Match[str]) -> _Place | None:
     # A word that stands right before the fraction names it, if it is one of steps or epochs.
     if not skipped and unit == "steps" and word_rank not in (None, 3):
         rank, unit = word_rank or 0, word_unit
-    name = rf"\b{re.escape(words[-1][0])}\b"
-    return _Place(name + _passing(r"\D", gap) + tail, unit, rank, is_check)
+    return _Place(
+        rf"\b{re.escape(words[-1][0])}\b" + _passing(r"\D", gap) + tail, unit, rank, is_check
+    )
 
 
 def _digits(number: str) -> str:
@@ -423,8 +426,7 @@ def _named_place(match: re.Match[str], line: str) -> _Place | None:
     name, number = match[1], match[3]
     rank, unit = _rank_of(name)
     before: list[str] = _WORD.findall(line[: match.start()])[-2:]
-    is_part = "." in number and unit != "epochs"
-    if rank is None or is_part or any(map(_PREPARES.match, before)):
+    if rank is None or ("." in number and unit != "epochs") or any(map(_PREPARES.match, before)):
         return None
     is_check = any(map(_CHECKS.match, [*before, *_parts(name)]))
     group = r"([\d.]+)" if unit == "epochs" else r"([\d,]+)"
@@ -443,11 +445,11 @@ WATCHED_S = 20.0
 # Length of a look at whose end data are being prepared, or the best candidate has stopped.
 _LONGEST_LOOK_S = 60.0
 
+# How often the output is read; how often the GPU, the libraries and a metrics page are.
 LOOK_S, ASK_S = 0.1, 1.0
-"""How often the output is read; how often the GPU, the libraries and a metrics page are."""
 
+# Seconds of steady steps after which a look ends.
 CERTAIN_S = 6.0
-"""Seconds of steady steps after which a look ends."""
 
 # Time in which a job that honours its gate comes to it: one step.
 _GATE_S = 3.0
@@ -645,14 +647,16 @@ class _Look:
     def _by_page(self) -> ProgressMatch:
         assert self._server is not None
         server: ServerPreset = self._server[0]
-        settings = ProgressSettings(
-            kind="metrics",
-            unit=server.unit,
-            url=self._url(),
-            counter=server.counter,
-            histogram=server.histogram,
+        return ProgressMatch(
+            ProgressSettings(
+                kind="metrics",
+                unit=server.unit,
+                url=self._url(),
+                counter=server.counter,
+                histogram=server.histogram,
+            ),
+            "",
         )
-        return ProgressMatch(settings, "")
 
     def _passes_gate(self) -> bool:
         """Close the gate, and see whether the job comes to it."""
@@ -679,8 +683,12 @@ def counted_script(command: Sequence[str]) -> str | None:
 def _has_advisor(interpreter: str, environment: Mapping[str, str]) -> bool:
     probe = [interpreter, "-c", f"import {_COUNTS}"]
     with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-        done = subprocess.run(probe, env=environment, capture_output=True, timeout=30, check=False)
-        return done.returncode == 0
+        return (
+            subprocess.run(
+                probe, env=environment, capture_output=True, timeout=30, check=False
+            ).returncode
+            == 0
+        )
     return False
 
 

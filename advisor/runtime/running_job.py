@@ -412,8 +412,11 @@ class Proven:
             JobError: the command cannot be started.
         """
         closed = struct.pack("<qq", HOLD, 0)
-        empty = {"progress": bytes(FILE_BYTES), "gate": closed, "output.log": b""}
-        for name, content in empty.items():
+        for name, content in {
+            "progress": bytes(FILE_BYTES),
+            "gate": closed,
+            "output.log": b"",
+        }.items():
             with writing_private(self.folder / name) as file:
                 file.write(content)
         try:
@@ -519,8 +522,11 @@ def check_program(job: Job, base: Mapping[str, str]) -> None:
             f"{job.name} cannot be started: its workdir {folder} does not exist",
             fix="make it, or correct workdir in its job file",
         )
-    path = {**base, **dict(job.env)}.get("PATH", os.defpath)
-    here = (folder / program).exists() if "/" in program else shutil.which(program, path=path)
+    here = (
+        (folder / program).exists()
+        if "/" in program
+        else shutil.which(program, path={**base, **dict(job.env)}.get("PATH", os.defpath))
+    )
     if not here:
         raise JobError(
             f"{job.name} cannot be started: there is no program {program}",

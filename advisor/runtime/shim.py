@@ -24,8 +24,8 @@ import time
 from contextlib import suppress
 from typing import Any
 
+# What is kept of the beginning of the output, in `output.log.head`, when it is written over.
 HEAD_BYTES = 64 * 1024
-"""What is kept of the beginning of the output, in `output.log.head`, when it is written over."""
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _KERNEL_LISTS_CHILDREN = os.path.exists(f"/proc/self/task/{os.getpid()}/children")  # noqa: PTH110

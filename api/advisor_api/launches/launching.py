@@ -261,15 +261,17 @@ def plan(service: Service, wanted: LaunchRequest, caller: Caller) -> LaunchSpec:
 
 def _named(part: LaunchPart) -> LaunchPart:
     """The same without the command, variables, paths and addresses of its job."""
-    job = Job(
-        name=part.job.name,
-        command=(),
-        progress=ProgressSettings(unit=part.job.progress.unit),
-        memory_mib=part.job.memory_mib,
-        offered_rate=part.job.offered_rate,
-        max_p99_ms=part.job.max_p99_ms,
+    return replace(
+        part,
+        job=Job(
+            name=part.job.name,
+            command=(),
+            progress=ProgressSettings(unit=part.job.progress.unit),
+            memory_mib=part.job.memory_mib,
+            offered_rate=part.job.offered_rate,
+            max_p99_ms=part.job.max_p99_ms,
+        ),
     )
-    return replace(part, job=job)
 
 
 def stop(service: Service, launch_id: str, audited: RequestAudit) -> LaunchStatus:
@@ -397,8 +399,9 @@ def _spec(service: Service, wanted: LaunchRequest, caller: Caller) -> tuple[Laun
     wanted.check()
     _check_launchable(service, (job.job for pair in wanted.pairs for job in pair))
     card = with_units(find_gpu(str(wanted.gpu)), service.settings)
-    launch = ResolvedLaunch(request=wanted, card=card, asked_by=caller.name)
-    return make_spec(launch, service.settings), card
+    return make_spec(
+        ResolvedLaunch(request=wanted, card=card, asked_by=caller.name), service.settings
+    ), card
 
 
 def _status_of(service: Service, row: LaunchRow) -> LaunchStatus:
@@ -446,8 +449,9 @@ def join(
         return join_status(folder, join_id, before)
     _check_launchable(service, [name])
     gpu = folder.read_status().gpu_uuid or folder.read_spec().gpu
-    card = with_units(find_gpu(gpu), service.settings)
-    launch = ResolvedLaunch(request=wanted, card=card, asked_by=caller.name)
+    launch = ResolvedLaunch(
+        request=wanted, card=with_units(find_gpu(gpu), service.settings), asked_by=caller.name
+    )
     request = make_join(folder, name, wanted.share_percent, launch, service.settings)
     share_percent = request.pairs[0].split.shares[-1]
     with audited.of("launch.join", f"{launch_id}: {name} at {share_percent:g} %"):
@@ -498,8 +502,7 @@ class Books:
         """
         horizon, there = f"{now - _LONGEST:%Y%m%d}", frozenset(active)
         # One that ran for long may stand behind many that are newer.
-        gone = map(self._state.launch, self._active - there - self.ended.keys())
-        self._take(filter(None, gone))
+        self._take(filter(None, map(self._state.launch, self._active - there - self.ended.keys())))
         for rows in self._pages(_PAGE if self._is_first else _FEW):
             if not (self._take(rows) or self._is_first) or rows[-1].launch_id < horizon:
                 break
@@ -585,8 +588,9 @@ class Board:
                 prices=service.settings.policy.prices,
                 replayed=service.options.replayed,
             )
-            same = write_bytes(replace(made, at=""))
-            return ready_answer(as_answer(write_bytes(made)), same, JSON, "no-store")
+            return ready_answer(
+                as_answer(write_bytes(made)), write_bytes(replace(made, at="")), JSON, "no-store"
+            )
 
     def _history(self, launch_id: str) -> History | None:
         """Of one that is over it is read once."""

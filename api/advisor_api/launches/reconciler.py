@@ -181,13 +181,18 @@ class LaunchMetrics(Collector):
             },
         )
         for name, text, of_job in _OF_JOBS:
-            values = (
-                ((launch.gpu_uuid, job.job, str(slot)), of_job(launch, job))
-                for launch in running
-                for slot, job in enumerate(launch.jobs)  # which tells copies apart
-                if job.outcome == "running"
+            yield family(
+                GaugeMetricFamily,
+                name,
+                text,
+                ("gpu", "job", "slot"),
+                (
+                    ((launch.gpu_uuid, job.job, str(slot)), of_job(launch, job))
+                    for launch in running
+                    for slot, job in enumerate(launch.jobs)  # which tells copies apart
+                    if job.outcome == "running"
+                ),
             )
-            yield family(GaugeMetricFamily, name, text, ("gpu", "job", "slot"), values)
         yield from (
             _counter(name, text, "gpu", by_gpu)
             for (name, text), by_gpu in zip(_ENERGIES, energies, strict=True)
@@ -454,8 +459,8 @@ LOOK_S = 1.0
 # clock was set back, s.
 _HALF_S = 3.0
 
+# Supervisors that are started for a launch before it is given up; each gets longer to begin.
 TRIES = 5
-"""Supervisors that are started for a launch before it is given up; each gets longer to begin."""
 
 
 class Reconciler:
@@ -483,8 +488,10 @@ class Reconciler:
             StoreError: the database does not answer; what is not kept yet is kept at a later look.
         """
         # The rows first: one that is added after it has its turn at the next look.
-        active = self._state.launches(home=self._home, active_only=True, limit=10_000)
-        self._rows = {row.launch_id: row for row in active}
+        self._rows = {
+            row.launch_id: row
+            for row in self._state.launches(home=self._home, active_only=True, limit=10_000)
+        }
         folders = {folder.launch_id: folder for folder in list_folders(self._root)}
         self._settled &= folders.keys()
         there = self._rows.keys() | folders.keys()
@@ -519,16 +526,25 @@ class Reconciler:
     def _keep_row(self, row: LaunchRow) -> None:
         """A row without a folder: its writer was killed at once, or the folder is lost."""
         if row.state != "accepted":
-            gone = "the folder of the launch is gone, so its result is unknown"
-            fail(row, self._state, "supervisor-gone", gone)
+            fail(
+                row,
+                self._state,
+                "supervisor-gone",
+                "the folder of the launch is gone, so its result is unknown",
+            )
             return
-        created_s = datetime.fromisoformat(row.created_at).timestamp()
-        if self._may_start and not self._is_young(row.launch_id, created_s):
+        if self._may_start and not self._is_young(
+            row.launch_id, datetime.fromisoformat(row.created_at).timestamp()
+        ):
             try:
                 start_supervisor(row, self._state, self._settings)
             except InputError as error:
-                cause = f"another version of advisor asked for it: {error}"
-                fail(row, self._state, "internal", cause)
+                fail(
+                    row,
+                    self._state,
+                    "internal",
+                    f"another version of advisor asked for it: {error}",
+                )
 
     def _keep_folder(self, folder: LaunchFolder) -> None:
         if (row := self._row_of(folder)) is None:
@@ -542,10 +558,10 @@ class Reconciler:
         self._launch_metrics.set_status(status)
         self._observations.bring_in(folder)
         keep_status(row, status, self._state)
-        if folder.stop_requested():
-            stopping = self._stopping.setdefault(folder.launch_id, Stopping(folder))
-            if fault := stopping.look(status):
-                LOG.error("%s", fault)
+        if folder.stop_requested() and (
+            fault := self._stopping.setdefault(folder.launch_id, Stopping(folder)).look(status)
+        ):
+            LOG.error("%s", fault)
         if status.over:
             self._settle(folder.launch_id)
 
@@ -564,9 +580,14 @@ class Reconciler:
         try:
             spec = folder.read_spec()
             made_at = to_text(datetime.fromtimestamp(_made_at(folder), UTC))
-            hashed = sha256(write(spec).encode()).hexdigest()
             return self._state.add_launch(
-                row_of(spec, current_status(folder), self._home, hashed, created_at=made_at)
+                row_of(
+                    spec,
+                    current_status(folder),
+                    self._home,
+                    sha256(write(spec).encode()).hexdigest(),
+                    created_at=made_at,
+                )
             )
         except BusyError:
             # Only one of them has the GPU; the other one ends at once, and is kept then.
@@ -585,8 +606,12 @@ class Reconciler:
         elif not self._may_start or may_be_starting:
             return
         elif tries >= TRIES:
-            cause = f"its supervisor did not begin, though it was started {tries} times"
-            close_unclaimed(folder, "failed", "supervisor-gone", cause)
+            close_unclaimed(
+                folder,
+                "failed",
+                "supervisor-gone",
+                f"its supervisor did not begin, though it was started {tries} times",
+            )
         else:
             self._started[folder.launch_id] = (tries + 1, time.monotonic())
             start_supervisor(row, self._state, self._settings)
@@ -659,8 +684,9 @@ class DriftWatch:
         experience = experience_of(service.store, predictor, checks_of(settings), settings.home)
         service.engine.present.observed(experience)
         for quantity in _DRIFTING:
-            count = sum(drift.quantity == quantity for drift in experience.drifts)
-            self._gauge.labels(quantity).set(count)
+            self._gauge.labels(quantity).set(
+                sum(drift.quantity == quantity for drift in experience.drifts)
+            )
         open_before = self._begun() if self._open is None else self._open
         there = {
             f"{drift.job} {drift.quantity} {drift.gpu_uuid or drift.gpu_model} since {drift.since}"
