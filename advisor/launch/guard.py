@@ -115,10 +115,9 @@ class ProcessGuard:
             start_new_session=True,
         )
         helper_children.add(process.pid)
-        assert process.stdin is not None
-        assert process.stdout is not None
         # A guard that was stopped must not stop its supervisor.
         for file in (process.stdin, process.stdout):
+            assert file is not None
             os.set_blocking(file.fileno(), False)
         return process
 

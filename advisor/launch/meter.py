@@ -156,9 +156,7 @@ class CardMeter:
 
     def __init__(self, source: TelemetrySource) -> None:
         self._source = source
-        self._metered: Metered | None = None
-        self._counter_j: float | None = None
-        self._power_w: float | None = None
+        self._metered = self._counter_j = self._power_w = None
 
     def read(self) -> Drawn:
         """What the source says now, which is added up by `add`."""

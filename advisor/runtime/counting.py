@@ -95,11 +95,10 @@ class Tally:
     def __init__(self) -> None:
         self.total = 0.0
         self._sum = 0.0
-        self._run: _Run | None = None
+        self._run = self._other = None
         self._low: list[float] = []
         self._before: tuple[float, float] | None = None
         self._second, self._sure_at = -math.inf, 0
-        self._other: _Run | None = None
         self._former: dict[float | None, tuple[_Run, float]] = {}
         self._besides = set[float | None]()
 

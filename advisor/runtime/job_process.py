@@ -210,8 +210,7 @@ class JobProcess:
         bounds: ResourceBounds,
     ) -> None:
         self._mark, self._cgroup, self._bounds = mark, make_cgroup(group, bounds), bounds
-        self._met_bound: str | None = None
-        self._status: int | None = None
+        self._met_bound = self._status = None
         self._said: dict[str, str] = {}
         self._line = b""
         # The main thread looks at a job while another thread ends it.

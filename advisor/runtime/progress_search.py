@@ -548,9 +548,8 @@ class _Look:
         self._job, self._folder, self._output, self._server = job, folder, output, server
         self._numbers, self._last_lines = LogNumbers(), list[str]()
         self._page: float | None = None
-        self._page_moves = False
+        self._page_moves = self.runs_torch = False
         self._ports: list[str] = []
-        self.runs_torch = False
 
     def run(self, seconds: float, computes: Callable[[], bool]) -> ProgressMatch | None:
         """Look until something is certain or the time is up.

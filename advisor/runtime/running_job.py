@@ -304,11 +304,8 @@ class RunningJob:
 
     def close(self) -> None:
         """Let go of its files; the job has ended, and is not counted any more."""
-        self._counter.close()
-        if self._reports is not None:
-            self._reports.close()
-        if self._gate is not None:
-            self._gate.close()
+        for file in filter(None, (self._counter, self._reports, self._gate)):
+            file.close()
 
     def _unread(self, age_s: float) -> AdvisorError | None:
         """Why no progress was found in so many seconds; None: it may still begin."""
