@@ -180,7 +180,7 @@ def _state(monitor: SetMonitor, stretch: Stretch) -> State:
     # One that lasts is read only where its jobs were killed with their supervisor.
     return (
         "stopped"
-        if (stretch.numbers == monitor.running_numbers())
+        if stretch.numbers == monitor.running_numbers()
         or any(job.outcome == "stopped" for job in jobs)
         else "finished"
     )
@@ -344,10 +344,10 @@ def unsaid(news: Iterable[tuple[str, str]], said: set[str], number: int = 0) -> 
 def forecast_news(pair: LaunchSet, monitor: SetMonitor) -> Iterator[tuple[str, str]]:
     """What is far from the prediction of those that began together, as `pace_news`."""
     forecast, first = pair.forecast, monitor.account.first
-    # One that was renewed is the promise from then on.
     if (
         forecast is None
-        or (monitor.forecasts.get(first.numbers) is not forecast)
+        # One that was renewed is the promise from then on.
+        or monitor.forecasts.get(first.numbers) is not forecast
         or first.settled_s() < JUDGE_S
     ):
         return

@@ -308,9 +308,8 @@ class LogNumbers:
         best = next(iter(self.ranked(now_s)), None)
         if best is None or best.moves < 2 * _ENOUGH_MOVES:
             return False
-        return (best.active_s >= least_s and best.is_moving(now_s)) and (
-            best.place.rank == 0 or best.restarts > 1
-        )
+        is_work = best.place.rank == 0 or best.restarts > 1
+        return is_work and best.active_s >= least_s and best.is_moving(now_s)
 
     def is_open(self, now_s: float) -> bool:
         """Whether numbers were printed that may yet tell: none counts, or something is prepared."""
