@@ -551,7 +551,6 @@ class Recordings:
                 self._windows[tuple(map(_seat, parts))].append(replace(pair, parts=parts))
                 for part in pair.parts:
                     self._units.setdefault(_seat(part), part.units)
-        self._mps = mode == "mps"
 
     def find(self, jobs_at_shares: Sequence[JobAtShare]) -> list[Point]:
         """Windows in which exactly these ran, parts in their order; the one to prefer first."""
@@ -570,7 +569,7 @@ class Recordings:
                 f"no recorded point of {job} at {share} %",
                 fix=f"recorded are: {', '.join(recorded)}",
             )
-        return Granted(self._units[job, share.percent], mps=self._mps)
+        return Granted(self._units[job, share.percent])
 
 
 def _seat(part: PointPart) -> JobAtShare:
