@@ -50,7 +50,7 @@ from advisor.placement.placing import Bools, PlacedSet, Placing, SetAnswers
 from advisor.placement.search import SetSearch
 from advisor.predict.predictions import safe_splits_of
 from advisor.predict.profiles import Floats
-from advisor.wire.answers import PlacedJob
+from advisor.wire.answers import PlacedJob, Totals
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,47 +60,13 @@ class Schedule:
     Attributes:
         runs: One for each job, in the order of the queue.
         sets: In the order of their starts.
+        busy_j: Energy of the GPUs while they run something.
     """
 
     runs: tuple[PlacedJob, ...]
-    gpus: int
-    idle_power_w: float
     sets: tuple[PlacedSet, ...]
-
-    @property
-    def busy_s(self) -> float:
-        """Time in which GPUs run something, added up."""
-        return sum(placed.time_s for placed in self.sets)
-
-    @property
-    def busy_j(self) -> float:
-        """Energy of the GPUs in that time."""
-        return sum(placed.energy_j for placed in self.sets)
-
-    @property
-    def makespan_s(self) -> float:
-        """Until the last job has ended."""
-        return max(run.end_s for run in self.runs)
-
-    @property
-    def idle_j(self) -> float:
-        """Energy of GPUs that run nothing, until the last job has ended."""
-        return self.idle_power_w * max(self.gpus * self.makespan_s - self.busy_s, 0.0)
-
-    @property
-    def energy_j(self) -> float:
-        """Of all GPUs until the last job has ended, idle ones among them."""
-        return self.busy_j + self.idle_j
-
-    @property
-    def mean_completion_s(self) -> float:
-        """From the start of the queue to the end of a job, the mean of all jobs."""
-        return sum(run.end_s for run in self.runs) / len(self.runs)
-
-    @property
-    def slowest(self) -> PlacedJob:
-        """The job with the lowest mean speed while it runs."""
-        return min(self.runs, key=lambda run: run.speed)
+    busy_j: float
+    totals: Totals
 
     @classmethod
     def of(
@@ -133,13 +99,25 @@ class Schedule:
                 start_s += placed_set.time_s
         placed.sort(key=lambda item: item[:2])
         waiting = _numbers_of(placing)
-        runs = [run for item in placed for run in _runs(*item, placing, waiting)]
-        return cls(
-            runs=tuple(sorted(runs, key=lambda run: run.number)),
-            gpus=pool.gpus,
-            idle_power_w=pool.idle_power_w,
-            sets=tuple(placed_set for _, _, placed_set in placed),
+        runs = sorted(
+            (run for item in placed for run in _runs(*item, placing, waiting)),
+            key=lambda run: run.number,
         )
+        ordered = tuple(placed_set for _, _, placed_set in placed)
+        busy_s, busy_j = sum(s.time_s for s in ordered), sum(s.energy_j for s in ordered)
+        makespan_s = max(run.end_s for run in runs)
+        idle_j = pool.idle_power_w * max(pool.gpus * makespan_s - busy_s, 0.0)
+        slowest = min(runs, key=lambda run: run.speed)
+        totals = Totals(
+            energy_j=busy_j + idle_j,
+            idle_j=idle_j,
+            makespan_s=makespan_s,
+            gpu_time_s=busy_s,
+            mean_completion_s=sum(run.end_s for run in runs) / len(runs),
+            slowest_job=slowest.job,
+            slowest_speed=slowest.speed,
+        )
+        return cls(runs=tuple(runs), sets=ordered, busy_j=busy_j, totals=totals)
 
 
 def _numbers_of(placing: Placing) -> dict[int, deque[int]]:
@@ -1069,11 +1047,11 @@ def _placed_queue(placing: Placing, time_limit_s: float) -> Plan:
     best, latest_s = None, math.inf
     if len(pairs.alone) == len(placing.kinds):
         best = Schedule.of([pairs.alone[kind] for kind in placing.queue], placing)
-        latest_s = best.makespan_s * (1 + _SAME)
+        latest_s = best.totals.makespan_s * (1 + _SAME)
     apart = best
     for schedule in _matchings(master, pairs, latest_s, ends):
-        if schedule.makespan_s <= latest_s:
-            best = min(best or schedule, schedule, key=lambda plan: _badness(placing, plan))
+        if schedule.totals.makespan_s <= latest_s:
+            best = min(best or schedule, schedule, key=lambda plan: _badness(placing, plan.totals))
     if best is None:
         raise _no_plan(placing, pairs, timed_out=time.monotonic() >= ends)
     timed_out = pairs.timed_out or time.monotonic() >= ends
@@ -1089,7 +1067,7 @@ def _placed_queue(placing: Placing, time_limit_s: float) -> Plan:
         sets={placed: used[placed] for placed in order},
         waiting={},
         waiting_cost=0.0,
-        cost=float(placing.spent(best.busy_s, best.energy_j)),
+        cost=float(placing.spent(best.totals.gpu_time_s, best.totals.energy_j)),
         bound=0.0,
         timed_out=timed_out,
         schedule=best,
@@ -1106,7 +1084,7 @@ def _matchings(
     if cheapest is None:
         return
     yield cheapest
-    makespan_s = cheapest.makespan_s if makespan_s == math.inf else makespan_s
+    makespan_s = cheapest.totals.makespan_s if makespan_s == math.inf else makespan_s
     # GPUs that wait for the last job draw idle power.
     idle = float(placing.spent(0.0, placing.pools[0].idle_power_w))
     for saved, part in ((0.0, 1.0), *((idle, part) for part in _MAKESPANS)):
@@ -1155,10 +1133,10 @@ def _takes(time_s: Floats, makespan_s: float, several: bool) -> Floats:
     return np.where(fit >= 1, 1 / np.maximum(fit, 1) if several else time_s / makespan_s, np.inf)
 
 
-def _badness(placing: Placing, plan: Schedule) -> tuple[float, float]:
+def _badness(placing: Placing, totals: Totals) -> tuple[float, float]:
     if not placing.per_w:
-        return plan.makespan_s, plan.mean_completion_s
-    return float(placing.spent(plan.busy_s, plan.energy_j)), plan.makespan_s
+        return totals.makespan_s, totals.mean_completion_s
+    return float(placing.spent(totals.gpu_time_s, totals.energy_j)), totals.makespan_s
 
 
 def _alone_cost(placing: Placing, placed: PlacedSet) -> float:

@@ -100,12 +100,10 @@ class Prediction:
         return self._result([part.speed.value for part in self.parts], self.power_w.value)
 
     @cached_property
-    def _worst(self) -> SplitResult:
-        return self._result([part.speed.low for part in self.parts], self.power_w.high)
-
-    @cached_property
-    def _best(self) -> SplitResult:
-        return self._result([part.speed.high for part in self.parts], self.power_w.low)
+    def _ends(self) -> tuple[SplitResult, SplitResult]:
+        """At their worst and best."""
+        low, high = ([getattr(p.speed, end) for p in self.parts] for end in ("low", "high"))
+        return self._result(low, self.power_w.high), self._result(high, self.power_w.low)
 
     @cached_property
     def energy_saved(self) -> Interval:
@@ -139,7 +137,7 @@ class Prediction:
 
         The bounds of speeds and power hold one by one, so these hold more often than they do.
         """
-        return Interval(value(self.result), value(self._worst), value(self._best))
+        return Interval(value(self.result), *map(value, self._ends))
 
     def _result(self, speeds: Sequence[float], power_w: float) -> SplitResult:
         parts = [
@@ -396,57 +394,12 @@ a job had one window there before, 10 of 11 in ranges half as wide, at an error 
 Other jobs of the host told nothing there (0.36), so they do not count."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CardFactor:
-    """What a card draws, for each watt of what others of its model do.
-
-    Attributes:
-        log_factor: Natural logarithm of it.
-        log_stderr: Standard error of `log_factor`.
-        references: Jobs alone on the whole GPU that it was learned from.
-        observations: Pairs of jobs that it was learned from.
-    """
-
-    gpu_uuid: str
-    log_factor: float
-    log_stderr: float
-    references: int
-    observations: int
-
-    @property
-    def factor(self) -> Interval:
-        """With the bounds that hold it in 90 % of cards."""
-        off = NORMAL_90 * self.log_stderr
-        low, value, high = (math.exp(self.log_factor + by) for by in (-off, 0.0, off))
-        return Interval(value, low, high)
-
-    @property
-    def summary(self) -> CardPower:
-        """As command line, service and client tell it."""
-        return CardPower(
-            gpu_uuid=self.gpu_uuid,
-            power_factor=self.factor,
-            references=self.references,
-            observations=self.observations,
-        )
-
-    @property
-    def text(self) -> str:
-        """In words."""
-        percent, stderr = 100 * math.expm1(self.log_factor), 100 * self.log_stderr
-        word = "less" if percent < 0 else "more"
-        return (
-            f"this card ({self.gpu_uuid}) draws {abs(percent):.1f} ± {stderr:.1f} % {word} than "
-            "others of its model: power is corrected for it"
-        )
-
-
 def card_factor(
     gpu_uuid: str,
     references: Mapping[str, Mapping[str, float]],
     observations: Mapping[tuple[str, ...], Sequence[float]],
-) -> CardFactor | None:
-    """The factor of a card; None where nothing was seen of it.
+) -> CardPower | None:
+    """What a card draws; None where nothing was seen of it.
 
     Args:
         gpu_uuid: The card.
@@ -469,10 +422,11 @@ def card_factor(
         pairs = [statistics.median(logs) for logs in observations.values()]
         estimates.append((statistics.mean(pairs), _OBSERVATION_SPREAD**2 / len(pairs)))
     log_factor, log_stderr = shrunk(estimates, CARD_SPREAD)
-    return CardFactor(
+    off = NORMAL_90 * log_stderr
+    low, value, high = (math.exp(log_factor + by) for by in (-off, 0.0, off))
+    return CardPower(
         gpu_uuid=gpu_uuid,
-        log_factor=log_factor,
-        log_stderr=log_stderr,
+        power_factor=Interval(value, low, high),
         references=len(logs),
         observations=len(observations),
     )
@@ -539,17 +493,17 @@ def observation_ratio(
     return math.log(power_w / expected.power_w.value) if below and same else None
 
 
-def _on_card(profile: Profile, factor: CardFactor) -> Profile:
+def _on_card(profile: Profile, card: CardPower) -> Profile:
     """The profile as the card would have measured it.
 
     Where the profile is at the power limit the card is, too: how far beyond it the job would go is
     not known. A profile that has points of the card already is as it is.
     """
-    if factor.gpu_uuid in profile.gpu_uuids:
+    if card.gpu_uuid in profile.gpu_uuids:
         return profile
     limit_w = profile.power_limit_w or math.inf
     power_w = profile.values["power_w"]
-    scaled: Floats = np.minimum(power_w * math.exp(factor.log_factor), limit_w)
+    scaled: Floats = np.minimum(power_w * card.power_factor.value, limit_w)
     kept = np.where(power_w >= NEAR_LIMIT * limit_w, power_w, scaled)
     return replace(profile, values={**profile.values, "power_w": kept})
 
@@ -567,11 +521,9 @@ class CardPredictor:
         brought: The profiles as the card would have measured them.
     """
 
-    def __init__(
-        self, predictor: Predictor, profiles: Sequence[Profile], factor: CardFactor
-    ) -> None:
+    def __init__(self, predictor: Predictor, profiles: Sequence[Profile], card: CardPower) -> None:
         self._predictor = predictor
-        on_card = {profile: _on_card(profile, factor) for profile in profiles}
+        on_card = {profile: _on_card(profile, card) for profile in profiles}
         self.brought = tuple(on_card[profile] for profile in profiles)
         self._measured = dict(zip(self.brought, profiles, strict=True))
 

@@ -10,7 +10,6 @@ are for jobs that they were not fitted to. Arrays have the shape (jobs, ways).
 """
 
 import functools
-import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, fields, replace
@@ -295,16 +294,26 @@ OF_SET: Mapping[SetClass, SetClass] = MappingProxyType(
 """By which errors of sets and of p99s differ: not by limits, nor by how many fill the GPU."""
 
 
-def _under_mps(*is_so: bool) -> int:
-    """Place of the class of a job: whether it fills, several do, kernels are guessed, limited."""
-    fills_it, several, guessed, limited = is_so
-    further = ", guessed" * guessed + ", one limit" * limited
-    finer = ("fills beside another" if fills_it else "beside several that fill") + further
-    name = ("fills" if fills_it else "beside one that fills") + further
-    return CLASSES.index(finer if several and finer in CLASSES else name)
-
-
-_PLACES = np.array([*itertools.starmap(_under_mps, itertools.product((False, True), repeat=4))])
+# By whether the job fills, several do, kernels are guessed, and one has a limit.
+_UNDER_MPS: tuple[SetClass, ...] = (
+    "beside one that fills",
+    "beside one that fills, one limit",
+    "beside one that fills, guessed",
+    "beside one that fills, guessed, one limit",
+    "beside one that fills",
+    "beside one that fills, one limit",
+    "beside several that fill, guessed",
+    "beside one that fills, guessed, one limit",
+    "fills",
+    "fills, one limit",
+    "fills, guessed",
+    "fills, guessed, one limit",
+    "fills beside another",
+    "fills, one limit",
+    "fills beside another, guessed",
+    "fills, guessed, one limit",
+)
+_PLACES = np.array([*map(CLASSES.index, _UNDER_MPS)])
 
 SLICED = CLASSES.index("time-sliced")
 

@@ -4,13 +4,14 @@ docs/recommend.md and docs/place.md explain each key.
 """
 
 import importlib
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 from advisor.core.gpu import Sharing
-from advisor.core.objectives import Finish, Interval
+from advisor.core.objectives import NORMAL_90, Finish, Interval
 from advisor.core.records import Observation, PairPoint, SoloPoint
 from advisor.core.wording import count_of, folded, listed
 from advisor.errors import InputError
@@ -132,6 +133,21 @@ class CardPower:
     power_factor: Interval
     references: int
     observations: int
+
+    @property
+    def log_stderr(self) -> float:
+        """Standard error of the natural logarithm of the factor."""
+        return math.log(self.power_factor.high / self.power_factor.value) / NORMAL_90
+
+    @property
+    def text(self) -> str:
+        """In words."""
+        percent = 100 * (self.power_factor.value - 1)
+        return (
+            f"this card ({self.gpu_uuid}) draws {abs(percent):.1f} ± {100 * self.log_stderr:.1f} % "
+            f"{'less' if percent < 0 else 'more'} than others of its model: power is corrected for "
+            "it"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
