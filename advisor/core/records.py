@@ -34,11 +34,9 @@ from advisor.core.objectives import Interval
 
 SCHEMA_VERSION = 11
 
-REPLAY_SOURCE = "replay"
-"""The `source` of points that were replayed, not measured."""
-
-OBSERVED_SOURCE = "launch"
-"""The `source` of pair points that were made of what launched jobs did."""
+REPLAY_SOURCE, OBSERVED_SOURCE = "replay", "launch"
+"""The `source` of points that were replayed, not measured, and of pair points that were made of
+what launched jobs did."""
 
 FILLS_PERCENT = 50.0
 """A job fills the GPU that keeps its SMs active at least this part of the time alone on all of it:
@@ -280,41 +278,13 @@ def _identity(*key: str, written_by: str | None) -> str:
 COUNTER_BOUND = 0.03
 """Largest relative disagreement of energy counter and instant power that is not flagged."""
 
-DEGENERATE = "degenerate-data"
-
-UNREAD = "results-unread"
-
-SLOW_ALONE = "slow-alone"
-
-CPU_BOUND = "cpu-bound"
-
-LIMIT_BROKEN = "limit-broken"
-
-TOO_FAST, TOO_SLOW = "too-fast", "too-slow"
-
-HEAT = "heat"
-
-P99_BROKEN = "p99-broken"
-
-UNWATCHED = "unwatched"
-
-STRANGER = "stranger"
-
-UNCOUNTED = "uncounted"
-
-PAUSED = "paused"
-
-FOREIGN_HOST = "foreign-host"
-
-SINGLE_WINDOW, PRIOR = "one-window", "prior"
-
-JOB_CHANGED = "job-changed"
-
-BACKLOG = "backlog"
-
-WATCHED = "seen"
-
-SEVERAL_GPUS = "several-gpus"
+# Flags that are asked for by name; `FLAGS` says what each means.
+DEGENERATE, UNREAD, RESULTS_ONLY = "degenerate-data", "results-unread", "results-only"
+SLOW_ALONE, CPU_BOUND, HEAT, BACKLOG = "slow-alone", "cpu-bound", "heat", "backlog"
+TOO_FAST, TOO_SLOW, LIMIT_BROKEN, P99_BROKEN = "too-fast", "too-slow", "limit-broken", "p99-broken"
+UNWATCHED, UNCOUNTED, STRANGER, PAUSED = "unwatched", "uncounted", "stranger", "paused"
+FOREIGN_HOST, SEVERAL_GPUS, JOB_CHANGED = "foreign-host", "several-gpus", "job-changed"
+WATCHED, SINGLE_WINDOW, PRIOR = "seen", "one-window", "prior"
 
 GPUS_DIFFER, GPUS_ALIKE = "gpus-differ", 0.1
 """From such a part of the mean power on GPUs of one job are not alike."""
@@ -373,8 +343,6 @@ WRONG = frozenset({DEGENERATE, "wrong-results", "results-differ"})
 """Flags of points at which a job did not do its work: no profile has them, not even where a share
 has no others."""
 
-RESULTS_ONLY = "results-only"
-
 NO_POWER = "no power here: rates only"
 """Why there is no profile, where no source gives power."""
 
@@ -432,14 +400,10 @@ def is_catching_up(
     return not is_chance and (p50_ms is None or rate * p50_ms / 1000 >= more * span_s / 2)
 
 
-SETTLE_S = 3.0
-"""The first seconds together are in no mean: clocks and caches find their level."""
-
-JUDGE_S = 5.0
-"""Means of a shorter time are not held against a prediction."""
-
-MARGIN = 0.1
-"""Within a tenth of the expected value a prediction was good, however narrow its interval."""
+SETTLE_S, JUDGE_S, MARGIN = 3.0, 5.0, 0.1
+"""The first seconds together are in no mean: clocks and caches find their level. Means of a shorter
+time are not held against a prediction, and within a tenth of the expected value it was good,
+however narrow its interval."""
 
 OBSERVATION_WORDS = {
     "mode": ("mps", "cu_mask", "uncapped", "time-sliced"),
@@ -668,10 +632,11 @@ def divide_energy(
 
 
 def _load(part: ObservedPart, units_total: int | None) -> JobLoad:
-    has_both = part.rate is not None and part.solo_rate
     return JobLoad(
         units=part.units or part.share_percent / WHOLE * (units_total or WHOLE),
-        relative_speed=(part.rate or 0.0) / part.solo_rate if has_both and part.solo_rate else None,
+        relative_speed=part.rate / part.solo_rate
+        if part.rate is not None and part.solo_rate
+        else None,
         solo_power_w=part.solo_power_w,
     )
 

@@ -93,8 +93,7 @@ def folded(text: str, width: int, before: str = "") -> str:
     lines = textwrap.wrap(
         kept, width - len(before + end), break_on_hyphens=False, break_long_words=False
     )
-    rest = f"{end}\n{' ' * len(before)}"
-    return before + rest.join(lines).replace("\N{NO-BREAK SPACE}", " ")
+    return before + f"{end}\n{' ' * len(before)}".join(lines).replace("\N{NO-BREAK SPACE}", " ")
 
 
 def in_rows(counts: Iterable[int], step: int) -> list[list[int]]:

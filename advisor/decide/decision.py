@@ -327,12 +327,11 @@ def _safe(
     for split in splits:
         if split.below_normal and why_not_below_normal(profiles, split):
             continue
-        seats = zip(split.shares, safeties, strict=True)
         if not any(
             share < WHOLE
             and s.units_total
             and units_for_share(share, s.units_total, s.vendor) in s.unsafe
-            for share, s in seats
+            for share, s in zip(split.shares, safeties, strict=True)
         ):
             yield split
 
@@ -532,12 +531,10 @@ class Decision:
         """The work of the request, or of an hour of an option: that way and one after the other."""
         split, result, request = option.split, option.prediction.result, self.request
         work = request.work or result.work_in(HOUR_S)
-        chosen = _to_the_end(split, result, self.profiles, work)
-        restarted = result.finish(work) if split.is_limited and request.work else None
         return _WorkToTheEnd(
             work=work,
-            choice=chosen,
-            restarted=restarted,
+            choice=_to_the_end(split, result, self.profiles, work),
+            restarted=result.finish(work) if split.is_limited and request.work else None,
             exclusive=self.apart.prediction.result.sequential(work),
         )
 
@@ -720,14 +717,13 @@ def fewest_limits(split: Split, jobs: Sequence[str], value: float) -> tuple[obje
     The fewest limits and priorities, the most even ones, the loosest, then what is worth more.
     """
     limits = [WHOLE - share for share in split.shares if share < WHOLE]
-    seats = sorted(zip(jobs, split.shares, strict=True))
     return (
         len(limits) + len(split.below_normal),
         split.gap_percent if limits else 0.0,
         sum(limits),
         SHARINGS.index(split.sharing),
         -value,
-        seats,
+        sorted(zip(jobs, split.shares, strict=True)),
     )
 
 
@@ -850,8 +846,7 @@ def gain_to_the_end(
         return done.time_s
 
     def gain(result: SplitResult) -> float:
-        this = _to_the_end(split, result, profiles, work)
-        return spent(result.sequential(work)) / spent(this)
+        return spent(result.sequential(work)) / spent(_to_the_end(split, result, profiles, work))
 
     return gain
 

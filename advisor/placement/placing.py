@@ -244,14 +244,13 @@ class Placing:
         ]
         alone = np.array(costs) / np.maximum(paces, 1e-9)
         # By fewest GPUs, only --min-speed bounds how far work may lag behind.
-        lag = np.zeros(len(kinds)) if aim == FEWEST_CARDS else alone.min(axis=0)
         return cls(
             kinds=tuple(kinds),
             pools=tuple(pools),
             aim=aim,
             per_card=per_card,
             per_w=per_w,
-            lag=lag,
+            lag=np.zeros(len(kinds)) if aim == FEWEST_CARDS else alone.min(axis=0),
             paces=paces,
             queue=tuple(queue),
             at_once=at_once,
@@ -390,8 +389,7 @@ class _ManyAlone:
         alone = self.alone.seated(sets.T, level)
         high = P99_ENDS[alone.classes, 2]
         tails_ms = np.where(np.isfinite(alone.p99_ms), alone.p99_ms, 0.0)
-        longer: Floats = (high**weights.T * TAILS.longer(alone) * tails_ms).T
-        return longer
+        return (high**weights.T * TAILS.longer(alone) * tails_ms).T
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -531,8 +529,7 @@ class _Pairs:
         if not self._may_be_alone[seats].all():
             return np.ones_like(watts, dtype=bool)
         apart = (speeds * self._apart_costs[seats, None]).sum(axis=0)
-        enough: Bools = apart >= self._least_gain * (placing.per_card + placing.per_w * watts)
-        return enough
+        return apart >= self._least_gain * (placing.per_card + placing.per_w * watts)
 
     def _least(self, a: int, b: int, expected: Floats, power_w: Floats) -> float:
         speeds = np.minimum(expected, self._most[[a, b], None])
@@ -553,8 +550,7 @@ def _least_costs(placing: Placing, many: _ManyAlone, profiles: Sequence[Profile]
     both_w = alone_w[:, None] + alone_w - np.maximum(idle_w[:, None], idle_w)
     uneven = np.array([profile.in_bursts or profile.serving is not None for profile in profiles])
     part = np.where(uneven[:, None] | uneven, _OF_UNEVEN, _OF_EVEN)
-    costs: Floats = placing.per_card + placing.per_w * part * np.minimum(both_w, many.limit_w)
-    return costs
+    return placing.per_card + placing.per_w * part * np.minimum(both_w, many.limit_w)
 
 
 _PHYSICS = SetPredictor()
@@ -664,8 +660,7 @@ class SetAnswers:
         alike = np.tril(rows[:, :, None] == rows[:, None], -1).any(axis=2)
         servers = (np.isfinite(self._most_p99_ms[rows]) & ~alike).sum(axis=1)
         chances: Floats = self._p99_chances[rows] ** (1 / np.maximum(1, servers))[:, None]
-        weights: Floats = np.maximum(0.0, np.interp(chances, CHANCES, P99_WEIGHTS))
-        return weights
+        return np.maximum(0.0, np.interp(chances, CHANCES, P99_WEIGHTS))
 
     def within_power(self, sets: Sets) -> Ints:
         """Which of them keep the ceiling of watts; larger ones may where they do not."""
@@ -683,8 +678,7 @@ class SetAnswers:
         lag = np.append(placing.lag[there], 0.0)[sets.rows]
         paces = np.append(placing.paces[self.number, there], 0.0)[sets.rows]
         behind = (lag * (1 - paces * speed)).sum(axis=1)
-        costs: Floats = placing.per_card + placing.per_w * watts + behind
-        return costs
+        return placing.per_card + placing.per_w * watts + behind
 
     def filling(self) -> Sets:
         """All sets of jobs that fill the GPU, at every level; and of none, at the first."""

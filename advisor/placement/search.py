@@ -97,16 +97,14 @@ class SetBound:
 
     def gains(self, sets: Sets) -> Floats:
         """Of sets as they are, by arrays alone."""
-        values: Floats = self.duals[sets.rows].sum(axis=1)
-        return values + self._card_dual - self._answers.costs(sets)
+        return self.duals[sets.rows].sum(axis=1) + self._card_dual - self._answers.costs(sets)
 
     def _of(self, sets: Sets, priced: _Priced, kinds: Ints) -> Floats:
         joining = priced.most_of(kinds, self._answers.counts)
         most = np.zeros(len(sets.size))
         for size in np.unique(sets.size).tolist():
             of_size = np.flatnonzero(sets.size == size)
-            least = max(0, ADVISED_JOBS - size)
-            joined = joining[:, least : MOST_JOBS - size + 1].max(axis=1)
+            joined = joining[:, max(0, ADVISED_JOBS - size) : MOST_JOBS - size + 1].max(axis=1)
             for start in range(0, len(of_size), _CHUNK):
                 some = of_size[start : start + _CHUNK]
                 most[some] = self._with(sets.only(some), priced, joined)
@@ -120,17 +118,15 @@ class SetBound:
         lost = 1 - alone.kept(alone.could).T[..., None]
         head = priced.values[:, *seats] - lost * np.maximum(0.0, priced.speeds[:, *seats])
         head = head.sum(axis=2)
-        bounds = head + joined[:, None] + priced.prices
-        most: Floats = bounds.min(axis=2)
+        most: Floats = (head + joined[:, None] + priced.prices).min(axis=2)
         # Jobs with SMs of their own do not wait for others, as long as none joins them.
         most = np.where(alone.apart, np.maximum(most, head[..., 0]), most)
         return self._gain(most, self._alone.power_w[seats].max(axis=1))
 
     def _gain(self, bound: Floats, hottest_w: Floats) -> Floats:
         """Less what card and watts cost: the sum of all, or the hottest job, or the power limit."""
-        card = self._card_dual - self._answers.placing.per_card
         # Sums are rounded, so a little of the dearest job is added.
-        bound = bound + card + 1e-9 * self._dearest
+        bound = bound + (self._card_dual - self._answers.placing.per_card) + 1e-9 * self._dearest
         apart = bound[-1]
         if not self._per_w:
             return apart

@@ -207,10 +207,9 @@ class QueuePairs:
         while waiting:
             first = min(waiting, key=lambda kind: waiting[kind][0])
             take(first)
-            others = sorted(waiting, key=lambda kind: waiting[kind][0])
             pairs = (
                 (other, placed_pair)
-                for other in others
+                for other in sorted(waiting, key=lambda kind: waiting[kind][0])
                 if (placed_pair := self._at_half(first, other))
             )
             other, pair = next(pairs, (None, self.alone.get(first)))
@@ -583,10 +582,9 @@ def _seat_waiting(
     seated = _seated(used)
     for kind in sorted(range(len(waiting_costs)), key=lambda kind: -waiting_costs[kind]):
         for _ in range(answers[0].placing.kinds[kind].count - seated[kind]):
-            rooms = sorted(used, key=lambda placed: len(placed.kinds))
             changes = (
                 (placed, more)
-                for placed in rooms
+                for placed in sorted(used, key=lambda placed: len(placed.kinds))
                 if len(placed.kinds) < MOST_JOBS and time.monotonic() < until
                 if (more := answers[placed.pool].of(tuple(sorted((*placed.kinds, kind)))))
                 if more.cost - placed.cost < waiting_costs[kind]

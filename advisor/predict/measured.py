@@ -463,8 +463,7 @@ def _changed(p: Predictions, power_w: Floats, speeds: Floats) -> Predictions:
 
 def _widths(power_w: Floats, speeds: Floats) -> list[float]:
     """Of each split, those of all its intervals together, of logarithms."""
-    every = np.concatenate([power_w[:, None], speeds], axis=1)
     return [
         math.hypot(*(math.log(high / low) for low, high in of_split))
-        for of_split in every[1:].T.tolist()
+        for of_split in np.concatenate([power_w[:, None], speeds], axis=1)[1:].T.tolist()
     ]

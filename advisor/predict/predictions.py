@@ -348,16 +348,14 @@ def predict_exclusive(profiles: Sequence[Profile]) -> Prediction:
 
     Of several GPUs those that one job leaves run another meanwhile.
     """
-    gpus = max(profile.gpus for profile in profiles)
-    part = gpus / sum(profile.gpus for profile in profiles)
-    power_w = part * sum(p.whole_gpu_power_w for p in profiles)
+    part = max(profile.gpus for profile in profiles) / sum(profile.gpus for profile in profiles)
     return Prediction(
         split=without_limits("exclusive", len(profiles)),
         parts=tuple(
             replace(predicted_part(p, Interval.sure(part)), latency_p99_ms=ms and Interval.sure(ms))
             for p, ms in ((p, p.whole_gpu_p99_ms) for p in profiles)
         ),
-        power_w=Interval.sure(power_w),
+        power_w=Interval.sure(part * sum(p.whole_gpu_power_w for p in profiles)),
     )
 
 

@@ -402,10 +402,9 @@ def make_profiles(points: Iterable[SoloPoint]) -> dict[tuple[str, str], Profile]
         if best.get(WHOLE) and sum(map(bool, best.values())) > 1:
             # Wrong results make no profile, and still say where not to run.
             right, wrong = results_of_job(of_job)
-            newest_first = sorted(best[WHOLE], key=lambda p: p.started_at, reverse=True)
             reports = (
                 p.reported
-                for p in newest_first
+                for p in sorted(best[WHOLE], key=lambda p: p.started_at, reverse=True)
                 if p.results == "right" and p.job_hash and p.reported
             )
             profiles[key] = replace(
@@ -684,8 +683,7 @@ CORNER = 8.0
 
 def crowded(sm: Floats, dram: Floats, corner: float | Floats = CORNER) -> Floats:
     """Part of its speed that each job keeps of what all want together; shape (ways,)."""
-    wanted = np.maximum(sm.sum(axis=0), dram.sum(axis=0))
-    return (1 + wanted**corner) ** (-1 / corner)
+    return (1 + np.maximum(sm.sum(axis=0), dram.sum(axis=0)) ** corner) ** (-1 / corner)
 
 
 FIXED, EXPONENT = 0.35, 0.25
@@ -701,14 +699,12 @@ def speed_left(
     """Part of the speed that a limit leaves work which draws `wanted_w` without it."""
     fixed_w = FIXED * profiled_limit_w
     over_w = np.maximum(wanted_w, limit_w) - fixed_w
-    left: Floats = (np.maximum(limit_w - fixed_w, 1.0) / np.maximum(over_w, 1.0)) ** EXPONENT
-    return left
+    return (np.maximum(limit_w - fixed_w, 1.0) / np.maximum(over_w, 1.0)) ** EXPONENT
 
 
 def without_limit_w(limit_w: float, power_w: Floats | float, clock: Floats | float) -> Floats:
     """What a job would draw without its limit, by its clock there, for each 1 of the highest."""
-    kept = np.clip(clock, _LEAST_CLOCK, 1.0)
-    wanted_w = limit_w * (FIXED + (1 - FIXED) / kept ** (1 / EXPONENT))
+    wanted_w = limit_w * (FIXED + (1 - FIXED) / np.clip(clock, _LEAST_CLOCK, 1.0) ** (1 / EXPONENT))
     return np.where((power_w >= NEAR_LIMIT * limit_w) & (clock < 1), wanted_w, power_w)
 
 
@@ -927,14 +923,13 @@ def power_features(sides: Sequence[Side]) -> dict[str, Floats]:
 @functools.cache
 def feature_names_of(features: Callable[[Sequence[Side]], Mapping[str, Floats]]) -> tuple[str, ...]:
     """Names of the features that a function makes, in the order of the columns."""
-    unit = np.ones(2)
     profile = Profile(
         job="",
         gpu_model="",
         rate_unit="",
         idle_power_w=0.0,
         shares=np.array([WHOLE / 2, WHOLE]),
-        values=dict.fromkeys(COLUMNS, unit),
+        values=dict.fromkeys(COLUMNS, np.ones(2)),
     )
     any_side = side(profile, profile.shares)
     return tuple(features((any_side, any_side)))

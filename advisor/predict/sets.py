@@ -161,11 +161,9 @@ class Tails:
         Of jobs that compute in bursts the longest burst counts, not their sum.
         """
         burst = _most_beside(jobs.in_bursts * (1 - jobs.sm)) / (1 + jobs.p99_ms / self.burst_ms)
-        wanted = jobs.sm.sum(axis=0) + burst
-        together = 1 + self.crowd**2 * (wanted**2 - jobs.sm**2)
+        together = 1 + self.crowd**2 * ((jobs.sm.sum(axis=0) + burst) ** 2 - jobs.sm**2)
         # For each of its kernels one of every other, or as many as that makes meanwhile.
-        others = 1 - np.eye(len(jobs.sm))[:, :, None]
-        hold_s, made = others * jobs.hold_s, jobs.made[None]
+        hold_s, made = (1 - np.eye(len(jobs.sm))[:, :, None]) * jobs.hold_s, jobs.made[None]
         between_s = self.kernel_s + hold_s.sum(axis=1)
         for _ in range(3):
             in_step = made * between_s[:, None] >= 1
@@ -551,8 +549,7 @@ class SetPredictor:
             np.where(is_sliced, alone.later(), TAILS.longer(alone)),
             _limit_w(profiles),
         )
-        is_low = below.any(axis=0)
-        could = np.where(is_low, could, alone.at_limit(could, limit_w))
+        could = np.where(below.any(axis=0), could, alone.at_limit(could, limit_w))
         kept = alone.kept(np.minimum(could, alone.rate))
         watts = power_w(
             kept, alone.power_w, alone.idle_w, limit_w, alone.saved(), is_sliced=is_sliced
@@ -675,8 +672,7 @@ def _later_of_two(this: tuple[Floats, Floats], other: tuple[Floats, Floats]) -> 
     ahead = (first - second) / np.maximum(spread, 1e-12)
     is_first = np.array([NormalDist().cdf(a) for a in ahead.tolist()])
     both = first * is_first + second * (1 - is_first)
-    later: Floats = both + spread * np.exp(-(ahead**2) / 2) / math.sqrt(2 * math.pi)
-    return later
+    return both + spread * np.exp(-(ahead**2) / 2) / math.sqrt(2 * math.pi)
 
 
 def is_by_physics(split: Split) -> bool:
@@ -770,10 +766,9 @@ class JobsAlone:
         """
         is_it = np.arange(len(self.share))[:, None] == row
         part, busy = np.where(is_it, part, 1.0), np.where(is_it, np.minimum(busy, 1.0), 1.0)
-        over_w = np.maximum(0.0, self.power_w - self.idle_w)
         return replace(
             self,
-            power_w=self.power_w - (1 - part) * over_w,
+            power_w=self.power_w - (1 - part) * np.maximum(0.0, self.power_w - self.idle_w),
             wanted_w=self.wanted_w - (1 - part) * np.maximum(0.0, self.wanted_w - self.idle_w),
             **{name: getattr(self, name) * part for name in ("rate", "reach")},
             **{name: getattr(self, name) * busy for name in ("sm", "dram", "made")},
@@ -877,8 +872,7 @@ class JobsAlone:
         A request gets one of so many turns, and waits `turn_ms` for that of each other job first.
         """
         count = np.count_nonzero(self.share, axis=0)
-        longer: Floats = count + (count - 1) * turn_ms / np.maximum(self.p99_ms, 1e-9)
-        return longer
+        return count + (count - 1) * turn_ms / np.maximum(self.p99_ms, 1e-9)
 
     def saved(self, fuller: float | Floats = FULLER) -> Floats:
         """Part of its power over active idle that each saves beside others, as `FULLER`."""
@@ -888,8 +882,7 @@ class JobsAlone:
     def speed_ends(self, classes: npt.NDArray[np.intp]) -> Floats:
         """Ends of ranges of jobs of these classes beside each other; shape (2, jobs, ways)."""
         is_served = (self.served > 0)[..., None]
-        ends: Floats = np.where(is_served, _SERVER_ENDS[classes], _SPEED_ENDS[classes])
-        return np.moveaxis(ends, -1, 0)
+        return np.moveaxis(np.where(is_served, _SERVER_ENDS[classes], _SPEED_ENDS[classes]), -1, 0)
 
     def kept(self, speeds: Floats) -> Floats:
         """Part of its speed alone at its share that each keeps."""
@@ -927,14 +920,6 @@ def _alone(profile: Profile, shares: tuple[float, ...]) -> Floats:
         waits |= bool(active[-1] < _WAITING)
     if math.isnan(cores):
         cores = _UNREAD_CORES[is_filling or in_bursts] * (active[-1] if in_bursts else 1.0)
-    kernels = ROUND_ROBIN.kernels(
-        profile.kernels,
-        rates[:-1],
-        active[:-1],
-        (float(rates[-1]), float(active[-1]), cores),
-        serves=serves,
-        waits=waits,
-    )
     return np.array(
         [
             shares,
@@ -950,7 +935,14 @@ def _alone(profile: Profile, shares: tuple[float, ...]) -> Floats:
             in_bursts * unit,
             [math.inf if ms is None else ms for ms in alone_ms],
             profile.busy * unit,
-            *kernels,
+            *ROUND_ROBIN.kernels(
+                profile.kernels,
+                rates[:-1],
+                active[:-1],
+                (float(rates[-1]), float(active[-1]), cores),
+                serves=serves,
+                waits=waits,
+            ),
             (profile.kernels is None) * unit,
             (1.0 if "GeForce" in profile.gpu_model else SLICING_KEPT) * unit,
             without_limit_w(limit_w, powers_w[:-1], clocks[:-1] / most_mhz),

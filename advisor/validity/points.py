@@ -154,8 +154,7 @@ def _lacks_energy(point: SoloPoint, sweep: Iterable[SoloPoint], idle: str) -> bo
     energy, expected = energy_above_j(point, idle), expected_energy_j(point, sweep, idle)
     if energy is None or expected is None:
         return False
-    missing_j = expected[0] - energy[0]
-    return missing_j > max(
+    return expected[0] - energy[0] > max(
         LARGEST_DROP * expected[0],
         COUNTER_BOUND * (point.power_w or 0) / point.rate,
         2 * math.hypot(energy[1], expected[1]),

@@ -128,8 +128,7 @@ class Safety:
     def around(self, units: int) -> tuple[int, ...]:
         """The next allowed counts below and above this one, as far as there are any."""
         below = [count for count in self.allowed if count <= units]
-        above = [count for count in self.allowed if count > units]
-        return (*below[-1:], *above[:1])
+        return (*below[-1:], *[count for count in self.allowed if count > units][:1])
 
 
 def safe_counts(
