@@ -164,13 +164,12 @@ class SoloPoint(Measured):
         """What was seen of a job that had the whole GPU to itself, by columns of a point."""
         active = columns.get("sm_active_percent", WHOLE)
         waits = (columns.get("job_cpu_percent") or 0.0) >= CORE_PERCENT and active < IDLE_PERCENT
-        # A server that declares no demand has that which arrives.
-        demand = columns["rate"] if job.progress.histogram else None
         return cls(
             job=job.name,
             mode="uncapped",
             share_percent=WHOLE,
-            offered_rate=job.offered_rate or demand,
+            # A server that declares no demand has that which arrives.
+            offered_rate=job.offered_rate or (columns["rate"] if job.progress.histogram else None),
             gpu_model=gpu.model,
             gpu_uuid=gpu.uuid,
             units_total=gpu.units_total,
@@ -237,9 +236,10 @@ class PairPoint(Measured):
     @property
     def point_id(self) -> str:
         """Stable identity: the same measurement has the same id wherever it is imported."""
-        shares = (f"{share:g}" for share in self.shares_percent)
         return _identity(
-            *(self.run, *self.jobs, self.gpu_uuid, self.mode, *shares, self.started_at),
+            *(self.run, *self.jobs, self.gpu_uuid, self.mode),
+            *(f"{share:g}" for share in self.shares_percent),
+            self.started_at,
             written_by=self.written_by,
         )
 
@@ -561,7 +561,16 @@ class Observation:
         """The same with the part of its energy that is each job's, where it has any energy."""
         if self.energy_j is None:
             return self
-        loads = [_load(part, self.units_total) for part in self.parts]
+        loads = [
+            JobLoad(
+                units=part.units or part.share_percent / WHOLE * (self.units_total or WHOLE),
+                relative_speed=part.rate / part.solo_rate
+                if part.rate is not None and part.solo_rate
+                else None,
+                solo_power_w=part.solo_power_w,
+            )
+            for part in self.parts
+        ]
         energies = divide_energy(self.energy_j, self.overlap_s, idle_power_w, loads)
         parts = (
             replace(part, energy_j=j.value, energy_low_j=j.low, energy_high_j=j.high)
@@ -629,16 +638,6 @@ def divide_energy(
         Interval(value, min(value, idle + low), max(value, idle + high))
         for value, idle, (low, high) in zip(values, of_idle, ends, strict=True)
     ]
-
-
-def _load(part: ObservedPart, units_total: int | None) -> JobLoad:
-    return JobLoad(
-        units=part.units or part.share_percent / WHOLE * (units_total or WHOLE),
-        relative_speed=part.rate / part.solo_rate
-        if part.rate is not None and part.solo_rate
-        else None,
-        solo_power_w=part.solo_power_w,
-    )
 
 
 def _use_w(load: JobLoad, idle_power_w: float | None) -> float | None:

@@ -117,9 +117,8 @@ def printable(text: str) -> str:
 
     What would, but for newline and tab, is shown as JSON writes it: `\u001b`, `\u202e`.
     """
-    if text.replace("\n", "").replace("\t", "").isprintable():
-        return text
-    return "".join(map(_shown, text))
+    is_plain = text.replace("\n", "").replace("\t", "").isprintable()
+    return text if is_plain else "".join(map(_shown, text))
 
 
 SHOWN = 60

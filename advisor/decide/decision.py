@@ -350,9 +350,8 @@ def limits_of(profile: Profile, checked: CheckedCounts | None) -> tuple[float, .
 
 
 def _spread(shares: Sequence[float], most: int) -> list[float]:
-    if len(shares) <= most:
-        return list(shares)
-    return [shares[round((n + 0.5) * len(shares) / most - 0.5)] for n in range(most)]
+    places = (round((n + 0.5) * len(shares) / most - 0.5) for n in range(most))
+    return list(shares) if len(shares) <= most else [shares[place] for place in places]
 
 
 def check_set(jobs: int) -> None:
@@ -543,8 +542,7 @@ class Decision:
         request, profiles = self.request, self.profiles
         least = self.choice.score if self.choice else 1 + request.policy.min_gain
         enough = least * (1 + request.policy.tie)
-        better = [o for o in self.options if o.violations and o.score > enough]
-        if not better:
+        if not (better := [o for o in self.options if o.violations and o.score > enough]):
             return None
         as_expected = replace(request, policy=replace(request.policy, chance=0.5))
         broken = as_expected.violations(self.apart.predictions, profiles)
@@ -600,8 +598,9 @@ class Outlook:
 
     def _expected(self, *, fine: bool = False, running: Running | None = None) -> Predictions:
         """Predictions of all options."""
-        given = self.profiles, self.checked, self.measured
-        return self.predict(options_of(*given, fine=fine, running=running))
+        return self.predict(
+            options_of(self.profiles, self.checked, self.measured, fine=fine, running=running)
+        )
 
     def predict(self, splits: Sequence[Split]) -> Predictions:
         """What the jobs would do at other splits."""
@@ -633,8 +632,7 @@ def decide(
     values = _values_of(predictions, profiles, objective, request)
     broken = request.violations(predictions, profiles)
     each = zip(itertools.count(), predictions.splits, values, broken, strict=False)
-    options = tuple(RatedSplit(predictions, *rated) for rated in each)
-    *shared, apart = options
+    *shared, apart = options = tuple(RatedSplit(predictions, *rated) for rated in each)
     kept = [option for option in shared if not option.violations]
     # Where a GPU for each breaks a limit, too, an option that keeps all need not gain anything.
     only_shared = any(request.violations_alone(profile) for profile in profiles)
@@ -857,17 +855,17 @@ def _to_the_end(
     """All jobs until they are done; the limit of the one that goes on stays."""
     if split.sharing == "exclusive":
         return result.sequential(work)
-    if not split.is_limited:
-        return result.finish(work)
-    return result.finish(work, list(map(rest_of, profiles, split.shares)))
+    rests = map(rest_of, profiles, split.shares) if split.is_limited else ()
+    return result.finish(work, [*rests])
 
 
 @functools.lru_cache(maxsize=4096)
 def rest_of(profile: Profile, share: float) -> Rest:
     """A job alone under its limit, from its profile."""
     at = profile.at([share])
-    power_w = profile.gpus * float(at["power_w"][0])
-    return Rest(float(at["rate"][0]) / profile.whole_gpu_rate, power_w)
+    return Rest(
+        float(at["rate"][0]) / profile.whole_gpu_rate, profile.gpus * float(at["power_w"][0])
+    )
 
 
 def _no_option(
@@ -885,8 +883,11 @@ def _no_option(
     near, jobs = nearest(options), counted(profile.job for profile in profiles)
     accepted = near.accepting(profiles, request)
     accepted = f"allow it: {accepted}" if accepted else "loosen that limit"
-    alone = [violation for profile in profiles for violation in request.violations_alone(profile)]
-    worst = max(alone, key=lambda violation: violation.by, default=None)
+    worst = max(
+        itertools.chain.from_iterable(map(request.violations_alone, profiles)),
+        key=lambda violation: violation.by,
+        default=None,
+    )
     replaced = (
         f"; a GPU for each does not help: {worst.text}"
         if worst
@@ -908,9 +909,8 @@ def _enough(
     free, p = replace(request, max_power_w=None), options[0].predictions
     broken = free.violations(p, profiles)
     kept = {o: most_power_w(p, o.place, profiles) for o in options if not broken[o.place]}
-    if not kept:
+    if (least := min(kept, key=kept.__getitem__, default=None)) is None:
         return None
-    least = min(kept, key=kept.__getitem__)
     what = "one after the other" if least.sharing == "exclusive" else least.name
     # Rounded up, so that it is enough.
     return f"allow {math.ceil(kept[least])} W, which {what} needs"
@@ -987,13 +987,8 @@ def _end(decision: Decision, added: float) -> tuple[str, str] | None:
 
 def reasons(decision: Decision) -> tuple[str, ...]:
     """Why this way, what each job keeps at its share, and what both want together."""
-    texts = (
-        *_why_not_more(decision),
-        *_why_this_option(decision),
-        *_shares(decision),
-        *_supply(decision),
-    )
-    return tuple(dict.fromkeys(texts))
+    each = (_why_not_more, _why_this_option, _shares, _supply)
+    return tuple(dict.fromkeys(text for of in each for text in of(decision)))
 
 
 def warnings(decision: Decision) -> tuple[str, ...]:

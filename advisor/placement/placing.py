@@ -677,8 +677,7 @@ class SetAnswers:
         there = list(self.there)
         lag = np.append(placing.lag[there], 0.0)[sets.rows]
         paces = np.append(placing.paces[self.number, there], 0.0)[sets.rows]
-        behind = (lag * (1 - paces * speed)).sum(axis=1)
-        return placing.per_card + placing.per_w * watts + behind
+        return placing.per_card + placing.per_w * watts + (lag * (1 - paces * speed)).sum(axis=1)
 
     def filling(self) -> Sets:
         """All sets of jobs that fill the GPU, at every level; and of none, at the first."""
