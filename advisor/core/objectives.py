@@ -406,7 +406,8 @@ class Prices:
                 )
             return replace(objective, value=self.cost_ratio)
         if objective.name == DEFAULT_OBJECTIVE and self.host_w:
-            return replace(objective, value=lambda r: objective.value(self.with_host(r)))
+            named = objective.name, objective.meaning, objective.unit
+            return Objective(*named, lambda result: objective.value(self.with_host(result)))
         return objective
 
 

@@ -213,9 +213,10 @@ def watched_job(
         if _mark(job.command, job.workdir)[1] == mark:
             return job
     program = re.sub(r"\.(py|sh)$", "", Path(command[place]).name.lower())
-    stem = re.sub(r"[^a-z0-9._-]", "-", program[:40]).strip("-_.")
-    name = f"{stem or 'job'}-{mark[:8]}"
-    return Job(name=name, command=tuple(command), workdir=workdir, progress=progress)
+    stem = re.sub(r"[^a-z0-9._-]", "-", program[:40]).strip("-_.") or "job"
+    return Job(
+        name=f"{stem}-{mark[:8]}", command=tuple(command), workdir=workdir, progress=progress
+    )
 
 
 def _mark(command: Sequence[str], workdir: Path | None, image: str = "") -> tuple[int, str]:

@@ -161,8 +161,7 @@ class QueuePairs:
         self._answers, kinds = SetAnswers(placing, 0), placing.kinds
         self._decisions: dict[tuple[str, str], Decision | None] = {}
         self._of_name = grouped(range(len(kinds)), lambda n: kinds[n].name)
-        singles = {single.kinds[0]: single for single in self._answers.singles()}
-        self.alone = {kind: self._to_the_end(single) for kind, single in singles.items()}
+        self.alone = {s.kinds[0]: self._to_the_end(s) for s in self._answers.singles()}
 
     def sharing_pairs(self, until: float) -> Iterator[PlacedSet]:
         """Pairs worth sharing, each at its best option; those that may save most come first."""
@@ -226,8 +225,7 @@ class QueuePairs:
         if (decision := self._decision(*(self.placing.kinds[kind].name for kind in kinds))) is None:
             return None
         (half,) = safe_splits_of(decision.profiles, [EQUAL], self._answers.pool.checked)
-        options = [option for option in _kept(decision) if option.prediction.split == half]
-        if not options:
+        if not (options := [option for option in _kept(decision) if option.split == half]):
             return None
         works = (np.array([[self._work_s(kinds[0])]]), np.array([self._work_s(kinds[1])]))
         return self._pair(
@@ -237,8 +235,9 @@ class QueuePairs:
     def _decision(self, a: str, b: str) -> Decision | None:
         """Every option of two jobs, whatever their work."""
         if (a, b) not in self._decisions:
-            profiles = [self._answers.profiles[self._of_name[name][0]] for name in (a, b)]
-            self._decisions[a, b] = self._answers.pool.decider(profiles, None)
+            self._decisions[a, b] = self._answers.pool.decider(
+                [self._answers.profiles[self._of_name[name][0]] for name in (a, b)], None
+            )
         return self._decisions[a, b]
 
     def _least_part(self, pair: tuple[str, str]) -> float:
@@ -254,8 +253,12 @@ class QueuePairs:
     def _to_the_end(self, single: PlacedSet) -> PlacedSet:
         work_s = self._work_s(single.kinds[0])
         energy_j = work_s * single.power_w
-        cost = float(self.placing.spent(work_s, energy_j))
-        return replace(single, cost=cost, times_s=(work_s,), energy_j=energy_j)
+        return replace(
+            single,
+            cost=float(self.placing.spent(work_s, energy_j)),
+            times_s=(work_s,),
+            energy_j=energy_j,
+        )
 
     def _of_works(
         self,
@@ -313,9 +316,11 @@ def _kept(decision: Decision) -> list[RatedSplit]:
 def _rests(decision: Decision, option: RatedSplit) -> list[Rest]:
     """Speed and power of each job after the other has ended; its limit stays."""
     split = option.prediction.split
-    if not split.is_limited:
-        return [Rest(1.0, profile.whole_gpu_power_w) for profile in decision.profiles]
-    return list(map(rest_of, decision.profiles, split.shares))
+    return (
+        list(map(rest_of, decision.profiles, split.shares))
+        if split.is_limited
+        else [Rest(1.0, profile.whole_gpu_power_w) for profile in decision.profiles]
+    )
 
 
 def _until_both_ended(
@@ -799,10 +804,7 @@ class _Master:
         ends_s = self._program.getRunTime() + time_limit_s
         _set_options(self._program, time_limit=ends_s, mip_rel_gap=gap)
         self._program.run()
-        status = self._program.getInfo().primal_solution_status
-        if status != highspy.SolutionStatus.kSolutionStatusFeasible:
-            return start
-        return np.rint(self.cards())
+        return np.rint(self.cards()) if _is_solved(self._program) else start
 
     def cost(self, cards: Floats) -> float:
         """Of whole cards of each set, and of jobs that are left."""
@@ -1139,8 +1141,9 @@ def _badness(placing: Placing, totals: Totals) -> tuple[float, float]:
 
 def _alone_cost(placing: Placing, placed: PlacedSet) -> float:
     """The same work of a queue, one job after the other."""
-    works = (placing.alone_to_the_end(placed.pool, kind) for kind in placed.kinds)
-    return float(sum(placing.spent(*work) for work in works))
+    return float(
+        sum(placing.spent(*placing.alone_to_the_end(placed.pool, kind)) for kind in placed.kinds)
+    )
 
 
 def _no_plan(placing: Placing, pairs: QueuePairs, *, timed_out: bool) -> Exception:
@@ -1169,6 +1172,9 @@ def solved(program: highspy.HighsLp, time_limit_s: float) -> Floats | None:
     _set_options(solver, time_limit=time_limit_s, mip_rel_gap=_GAP)
     solver.passModel(program)
     solver.run()
-    if solver.getInfo().primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
-        return None
-    return np.array(solver.getSolution().col_value)
+    return np.array(solver.getSolution().col_value) if _is_solved(solver) else None
+
+
+def _is_solved(program: highspy.Highs) -> bool:
+    status = program.getInfo().primal_solution_status
+    return status == highspy.SolutionStatus.kSolutionStatusFeasible

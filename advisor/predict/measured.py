@@ -280,11 +280,13 @@ class MeasuredPredictor:
     ) -> Floats:
         limit_w = profiles[0].power_limit_w or math.inf
         errors = POWER if len(profiles) == ADVISED_JOBS else _SET_POWER
-        shares, measured = (
+        watts = evidence.posterior(
+            base.power_w,
             [split.shares for split in evidence.splits],
             [w.power_w or None for w in evidence.windows],
+            errors,
+            limit_w,
         )
-        watts = evidence.posterior(base.power_w, shares, measured, errors, limit_w)
         return np.minimum(watts, OVER_LIMIT * limit_w)
 
 
@@ -303,9 +305,8 @@ def of_few(
 def _reached(profile: Profile, speed: float) -> float:
     """What a job could do at least: one that served all of its demand could do more."""
     serving = profile.serving
-    if serving is None or serving.offered_rate is None or speed < 1 - serving.tolerance:
-        return speed
-    return max(speed, _SPARE)
+    serves = serving and serving.offered_rate is not None and speed >= 1 - serving.tolerance
+    return max(speed, _SPARE) if serves else speed
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -370,9 +371,8 @@ class _Evidence:
         after = np.sqrt(
             np.maximum(before**2 - explained, 0.0) + errors.noise**2 * explained / before**2
         )
-        left = (after / before).tolist()
-        moved = map(_moved, *expected[:, :n].tolist(), moves.tolist(), after.tolist(), left)
-        return np.array([*moved]).T
+        changes = moves.tolist(), after.tolist(), (after / before).tolist()
+        return np.array([*map(_moved, *expected[:, :n].tolist(), *changes)]).T
 
 
 def _conditioned(among: Floats, towards: Floats, logs: Floats) -> tuple[Floats, Floats]:

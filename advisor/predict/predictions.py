@@ -71,9 +71,8 @@ def possible_speeds(profile: Profile, speeds: Floats, most: float = 1.0) -> Floa
     A job that was faster beside others was slow alone (`advisor.validity.slow_alone`). The next
     window may show that again, but it is no extra work. Values, low and high ends, shape (3, n).
     """
-    if profile.serving:
-        return profile.serving.served(speeds)
-    return np.minimum(speeds, np.array([[1.0], [1.0], [most]]))
+    held = np.minimum(speeds, np.array([[1.0], [1.0], [most]]))
+    return profile.serving.served(speeds) if profile.serving else held
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -339,8 +338,11 @@ def safe_splits_of(
     profiles: Sequence[Profile], splits: Sequence[Split], checked: CheckedCounts | None
 ) -> tuple[Split | None, ...]:
     """For each split of jobs the nearest one that is safe; see `safe_splits`."""
-    safeties = [profile.safety(checked) for profile in profiles]
-    return safe_splits(splits, safeties, mirrored=are_mirrored(profiles))
+    return safe_splits(
+        splits,
+        [profile.safety(checked) for profile in profiles],
+        mirrored=are_mirrored(profiles),
+    )
 
 
 def predict_exclusive(profiles: Sequence[Profile]) -> Prediction:
@@ -367,12 +369,10 @@ has 3.1 %; the larger one stays, where intervals of one run are made of it."""
 
 # Standard deviation of that between steady jobs of one card, training among them
 # (docs/measurements/model.md; 2.7 % with single windows beside launches).
-_REFERENCE_SPREAD = 0.024
-
-# Standard deviation of the log power of a pair over what the model expects, cards taken off:
-# between pairs of a card 3.0 % on H200 and, where both jobs are new, 4.7 % on H100
-# (docs/measurements/model.md, 2026-11-23).
-_OBSERVATION_SPREAD = 0.04
+# That of the log power of a pair over what the model expects, cards taken off: between pairs of a
+# card 3.0 % on H200 and, where both jobs are new, 4.7 % on H100 (docs/measurements/model.md,
+# 2026-11-23).
+_REFERENCE_SPREAD, _OBSERVATION_SPREAD = 0.024, 0.04
 
 # Above this part of the power limit all cards draw the same.
 _BELOW_LIMIT = 0.95
@@ -421,10 +421,9 @@ def card_factor(
         estimates.append((statistics.mean(pairs), _OBSERVATION_SPREAD**2 / len(pairs)))
     log_factor, log_stderr = shrunk(estimates, CARD_SPREAD)
     off = NORMAL_90 * log_stderr
-    low, value, high = (math.exp(log_factor + by) for by in (-off, 0.0, off))
     return CardPower(
         gpu_uuid=gpu_uuid,
-        power_factor=Interval(value, low, high),
+        power_factor=Interval(*(math.exp(log_factor + by) for by in (0.0, -off, off))),
         references=len(logs),
         observations=len(observations),
     )
@@ -485,9 +484,11 @@ def observation_ratio(
 ) -> float | None:
     """Log of a pair's observed power over a usual card's expected one; None: not comparable."""
     below = max(power_w, expected.power_w.value) < _BELOW_LIMIT * (limit_w or math.inf)
-    parts = zip(rates, expected.parts, strict=True)
     # Within 5 % of the rates, since those of a pair are predicted.
-    same = all(abs(rate / part.rate.value - 1) < 0.05 for rate, part in parts)
+    same = all(
+        abs(rate / part.rate.value - 1) < 0.05
+        for rate, part in zip(rates, expected.parts, strict=True)
+    )
     return math.log(power_w / expected.power_w.value) if below and same else None
 
 
@@ -499,9 +500,8 @@ def _on_card(profile: Profile, card: CardPower) -> Profile:
     """
     if card.gpu_uuid in profile.gpu_uuids:
         return profile
-    limit_w = profile.power_limit_w or math.inf
-    power_w = profile.values["power_w"]
-    scaled: Floats = np.minimum(power_w * card.power_factor.value, limit_w)
+    limit_w, power_w = profile.power_limit_w or math.inf, profile.values["power_w"]
+    scaled = np.minimum(power_w * card.power_factor.value, limit_w)
     kept = np.where(power_w >= NEAR_LIMIT * limit_w, power_w, scaled)
     return replace(profile, values={**profile.values, "power_w": kept})
 
@@ -534,16 +534,12 @@ class CardPredictor:
 # Of the speed lost, for each 1 that is said, in 90 % of the points of the traces of Zeus.
 _SLOWDOWNS = 0.4, 2.1
 
-LEAST_LIMIT = 0.5
-"""Of the card's own limit: below it few of these traces have points, and some cards no setting."""
+LEAST_LIMIT, KEPT = 0.5, 0.95
+"""Of the card's own limit: below it few of these traces have points, and some cards no setting. And
+the least part of the speed that a limit may leave which is offered unasked."""
 
-KEPT = 0.95
-"""Least part of the speed that a limit may leave which is offered unasked."""
-
-STEP_W = 5.0
-
-# By which two limits differ that are the same.
-_SAME_W = 1.0
+# Between limits that are looked at, and by which two limits differ that are the same.
+STEP_W, _SAME_W = 5.0, 1.0
 
 # Least part of the energy that such a limit saves: less is within the error of the form.
 _LEAST_SAVING = 0.03

@@ -58,7 +58,6 @@ LEAST_TOLERANCE, MOST_TOLERANCE = 0.02, 0.1
 """Bounds of `Serving.tolerance`: two windows vary by 2 %; a loss above 10 % is contention, not
 noise."""
 
-
 P99_MEASURED = Interval(1.0, 0.64, 1.55)
 """p99 beside another job for each 1 ms that other windows of the same jobs at the same split had:
 5th, 50th and 95th percentile of 166 windows (docs/measurements/model.md)."""
@@ -148,11 +147,12 @@ def counted_kernels(points: Iterable[SoloPoint]) -> Kernels | None:
     whole = [point for point in points if point.share_percent == WHOLE]
     if all(point.kernels_per_unit is None for point in whole):
         return None
-    is_probed = any(point.kernels_per_unit_stderr is not None for point in whole)
     return Kernels(
         per_unit=_middle([point.kernels_per_unit for point in whole]),
         hold_s=_middle([point.kernel_hold_s for point in whole]),
-        source="probe" if is_probed else "counted",
+        source="probe"
+        if any(point.kernels_per_unit_stderr is not None for point in whole)
+        else "counted",
     )
 
 
@@ -489,21 +489,26 @@ def with_rate(profile: Profile, rate: float) -> Profile:
             could = np.minimum(could, np.maximum(rates / rate, profile.shares / (WHOLE * needed)))
         rates = np.minimum(could * profile.whole_gpu_rate, rate)
         is_more = rate > (1 + serving.tolerance) * serving.offered_rate
-        tails = () if is_more else serving.latency_p99_ms
-        serving = replace(serving, offered_rate=rate, latency_p99_ms=tails)
+        serving = replace(
+            serving, offered_rate=rate, latency_p99_ms=() if is_more else serving.latency_p99_ms
+        )
     part = rates / profile.values["rate"]
     idle_w = np.fmax(profile.active_idle_power_w, profile.idle_power_w)
+    power_w = idle_w + (profile.values["power_w"] - idle_w) * part
     values = {
         name: np.minimum(column * part, 100.0 if name in ACTIVITY else np.inf)
         for name, column in profile.values.items()
         if name != "sm_clock_mhz"
     }
-    power_w = idle_w + (profile.values["power_w"] - idle_w) * part
-    values |= {"rate": rates, "power_w": np.minimum(power_w, profile.power_limit_w or math.inf)}
     return replace(
         profile,
         job=f"{profile.job} at {rate:.4g}/s",
-        values={**profile.values, **values},
+        values={
+            **profile.values,
+            **values,
+            "rate": rates,
+            "power_w": np.minimum(power_w, profile.power_limit_w or math.inf),
+        },
         serving=serving,
         busy=min(profile.busy * float(part[-1]), 1.0),
         measured=None,
@@ -600,14 +605,14 @@ def filled(profile: Profile, fill: Mapping[str, float]) -> Profile:
             why="nothing is known that could stand in for it",
             fix="measure it with counters that are available: advisor doctor",
         )
-    usual = {name: np.full_like(profile.shares, fill[name]) for name in profile.missing}
-    measured = {n: v for n, v in profile.values.items() if n not in usual}
     # Gaps between and beyond known values are filled from their neighbours.
     readings = {
-        n: np.interp(profile.shares, profile.shares[~np.isnan(v)], v[~np.isnan(v)])
-        for n, v in measured.items()
+        n: np.full_like(profile.shares, fill[n])
+        if n in profile.missing
+        else np.interp(profile.shares, profile.shares[~np.isnan(v)], v[~np.isnan(v)])
+        for n, v in profile.values.items()
     }
-    return replace(profile, values={n: (usual | readings)[n] for n in profile.values})
+    return replace(profile, values=readings)
 
 
 @functools.lru_cache(maxsize=1024)  # the same profile stays the same, so that its features do
@@ -789,8 +794,10 @@ def side(profile: Profile, shares: Sequence[float] | Floats) -> Side:
 
 def power_limit_w(sides: Sequence[Side]) -> float:
     """The lowest of the known limits; without one, no limit."""
-    limits = [s.profile.power_limit_w for s in sides if s.profile.power_limit_w is not None]
-    return min(limits, default=float("inf"))
+    return min(
+        (s.profile.power_limit_w for s in sides if s.profile.power_limit_w is not None),
+        default=math.inf,
+    )
 
 
 def full_power_w(sides: Sequence[Side]) -> float:

@@ -463,8 +463,8 @@ def why_not_below_normal(profiles: Sequence[Profile], split: Split) -> str:
 
 def _below_normal(profiles: Sequence[Profile], split: Split) -> list[bool]:
     """Which jobs run below normal priority, to the gain of the others."""
-    is_gain = split.below_normal and not why_not_below_normal(profiles, split)
-    return [bool(is_gain) and low for _, low in split.seats]
+    is_gain = bool(split.below_normal) and not why_not_below_normal(profiles, split)
+    return [is_gain and low for _, low in split.seats]
 
 
 @dataclass(frozen=True, slots=True)
@@ -681,9 +681,9 @@ def is_by_physics(split: Split) -> bool:
     The model is off by less for two jobs at limits that add up to the GPU, at normal priority
     (docs/measurements/sets.md).
     """
-    of_model = len(split.shares) == ADVISED_JOBS and split.is_limited and not split.below_normal
-    of_model &= not split.gpus
-    return not of_model or not _are_apart(split.shares)
+    is_pair = len(split.shares) == ADVISED_JOBS and split.is_limited
+    is_usual = not split.below_normal and not split.gpus
+    return not (is_pair and is_usual and _are_apart(split.shares))
 
 
 def _are_apart(shares: Iterable[Any]) -> Any:

@@ -66,7 +66,7 @@ def find_drifts(compared: Iterable[Compared]) -> tuple[DriftedJob, ...]:
         lambda value: (value.job, value.gpu_model, value.gpu_uuid or "", value.quantity),
     )
     in_time = (sorted(series[key], key=lambda value: value.at) for key in sorted(series))
-    return tuple(drift for values in in_time if (drift := _drift(values)))
+    return tuple(filter(None, map(_drift, in_time)))
 
 
 def _drift(values: Sequence[Compared]) -> DriftedJob | None:
@@ -101,27 +101,17 @@ def drifts_of(
 ) -> Mapping[tuple[str, str], DriftedJob]:
     """The drift furthest off of each job and quantity on a card, or on any card of a GPU model."""
     names = set(jobs)
-    drift_by_key: dict[tuple[str, str], DriftedJob] = {}
-    for drift in drifts:
-        there = drift.gpu_model == gpu_model and gpu_uuid in (None, drift.gpu_uuid)
-        if drift.job in names and there:
-            key = drift.job, drift.quantity
-            drift_by_key[key] = max(
-                drift_by_key.get(key, drift), drift, key=lambda d: abs(math.log(d.ratio))
-            )
-    return drift_by_key
+    there = (d for d in drifts if d.gpu_model == gpu_model and gpu_uuid in (None, d.gpu_uuid))
+    of_jobs = grouped((d for d in there if d.job in names), lambda d: (d.job, d.quantity))
+    return {key: max(of, key=lambda d: abs(math.log(d.ratio))) for key, of in of_jobs.items()}
 
 
-SLACK = 0.5
+SLACK, MOST, THRESHOLD = 0.5, 3.0, 8.0
 """What a residual has to exceed to count: half of the least shift that is to be found, in standard
-deviations (Montgomery, "Introduction to Statistical Quality Control", on designing a CUSUM)."""
-
-THRESHOLD = 8.0
-"""The sum that trips. With the usual 5 two to four series of a hundred are false alarms, with this
-less than one, and a change by a tenth is found two launches later (docs/measurements/drift.py)."""
-
-MOST = 3.0
-"""A residual counts as no more than this, so that it takes four launches to trip the test."""
+deviations (Montgomery, "Introduction to Statistical Quality Control", on designing a CUSUM). It
+counts as no more than the second, so that it takes four launches to trip the test. The sum that
+trips: with the usual 5 two to four series of a hundred are false alarms, with this less than one,
+and a change by a tenth is found two launches later (docs/measurements/drift.py)."""
 
 NOISE = 0.25
 """Part of the variance of an interval that is new in each launch: pairs measured again in other
@@ -156,10 +146,9 @@ def _changed(values: Sequence[_Value], changes: Sequence[int]) -> "_Level":
     """The level after changes: errors of settings as before, and all values off by the rest."""
     level = _Level()
     for begin, end in itertools.pairwise((0, *changes, len(values))):
-        regime = values[begin:end]
         if begin:
-            level.off += statistics.fmean(map(level.miss, regime))
-        for value in regime:
+            level.off += statistics.fmean(map(level.miss, values[begin:end]))
+        for value in values[begin:end]:
             level.learn(value)
     return level
 
