@@ -222,19 +222,23 @@ def others_write_to(folder: Path) -> bool:
 
     Members of its group do not count: we chose them.
     """
-    try:
-        state = folder.stat()
-    except OSError:
-        return False
-    return state.st_uid not in (0, os.geteuid()) or bool(state.st_mode & stat.S_IWOTH)
+    state = state_of(folder)
+    return state is not None and bool(
+        state.st_uid not in (0, os.geteuid()) or state.st_mode & stat.S_IWOTH
+    )
 
 
 def belongs_to_us(path: Path) -> bool:
     """Whether something is there that is ours."""
-    try:
-        return path.stat().st_uid == os.geteuid()
-    except OSError:
-        return False
+    state = state_of(path)
+    return state is not None and state.st_uid == os.geteuid()
+
+
+def state_of(path: Path, *, follow_symlinks: bool = True) -> os.stat_result | None:
+    """Owner and mode of what is there; None: nothing that we may look at."""
+    with suppress(OSError):
+        return path.stat(follow_symlinks=follow_symlinks)
+    return None
 
 
 def _open(path: Path, flags: int, mode: int) -> int:
@@ -399,8 +403,7 @@ def open_plain(
     Raises:
         OSError: it cannot be opened, or is another thing.
     """
-    flags = _FLAGS & ~os.O_NOFOLLOW if links else _FLAGS
-    descriptor = os.open(path, _ACCESS[mode] | flags)
+    descriptor = os.open(path, _ACCESS[mode] | (_FLAGS & ~os.O_NOFOLLOW if links else _FLAGS))
     state = os.fstat(descriptor)
     if stat.S_ISREG(state.st_mode) and owner in (None, state.st_uid):
         return os.fdopen(descriptor, mode, buffering=0)
@@ -511,13 +514,13 @@ def _busy(gpu_uuid: str, holder: str) -> BusyError:
 
 def _is_of_group(folder: Path) -> bool:
     """Whether root made the folder for a group: no other user enters or removes files."""
-    try:
-        state = folder.lstat()
-    except OSError:
-        return False
+    state = state_of(folder, follow_symlinks=False)
     wanted = stat.S_IFDIR | stat.S_ISVTX | stat.S_IWGRP
-    closed = not state.st_mode & stat.S_IRWXO
-    return state.st_uid == 0 and closed and state.st_mode & wanted == wanted
+    return (
+        state is not None
+        and state.st_uid == 0
+        and state.st_mode & (wanted | stat.S_IRWXO) == wanted
+    )
 
 
 @contextmanager

@@ -666,9 +666,12 @@ class Split:
 
     def ordered(self, order: Sequence[int]) -> "Split":
         """The same with the jobs in another order: which of the present ones stands where."""
-        low = tuple(n for n, seat in enumerate(order) if seat in self.below_normal)
-        gpus = tuple(self.gpus[n] for n in order if self.gpus)
-        return Split(tuple(self.shares[n] for n in order), self.sharing, low, gpus)
+        return Split(
+            tuple(self.shares[n] for n in order),
+            self.sharing,
+            tuple(n for n, seat in enumerate(order) if seat in self.below_normal),
+            tuple(self.gpus[n] for n in order if self.gpus),
+        )
 
     def joined_by(self, share_percent: float, is_low: bool = False) -> "Split":
         """With one more job, the last, at normal priority or below it."""

@@ -85,13 +85,12 @@ class Request:
                     why="1 is as fast as alone on the whole GPU",
                     fix="give a number from 0 to 1, such as 0.5",
                 )
-        above_0 = {
+        for name, value in {
             "max_power_w": self.max_power_w,
             "default_max_p99_ms": self.default_max_p99_ms,
             "host_cores": self.host_cores,
             **{f"max_p99_ms of {job}": most for job, most in self.max_p99_ms.items()},
-        }
-        for name, value in above_0.items():
+        }.items():
             # "not above 0" is true of NaN as well.
             if value is not None and not value > 0:
                 raise InputError(f"{name} is {value:g}", fix="give a number above 0")

@@ -454,11 +454,9 @@ def _with_empty_seat(values: Floats) -> Floats:
 # expected below (tests/integration/test_place_command.py).
 _OF_UNEVEN, _OF_EVEN = 0.82, 0.99
 
-# Pairs that a model is asked of: with more of them its trees are no longer in the caches.
-_AT_ONCE = 20
-
-# Of a cost: by so little a model may say less of a pair alone than among others.
-_ROUNDING = 1e-9
+# Pairs that a model is asked of: with more of them its trees are no longer in the caches. And of a
+# cost, by how little a model may say less of a pair alone than among others.
+_AT_ONCE, _ROUNDING = 20, 1e-9
 
 
 class _Pairs:
@@ -538,8 +536,7 @@ class _Pairs:
         kept = (speeds >= self._floors[[a, b], None] * (1 - _ROUNDING)).all(axis=0)
         kept &= self.gains((a, b), speeds, power_w)
         points = zip(speeds.T[kept].tolist(), power_w[kept].tolist(), strict=True)
-        kinds = self._there[a], self._there[b]
-        cost = functools.partial(self._placing.cost, self._number, kinds)
+        cost = functools.partial(self._placing.cost, self._number, (self._there[a], self._there[b]))
         return min(itertools.starmap(cost, points), default=math.inf)
 
 

@@ -22,11 +22,8 @@ from advisor.placement.placing import Bools, Ints, PlacedSet, SetAnswers, Sets
 from advisor.predict.profiles import Floats
 from advisor.predict.sets import FULLER, SPEED_ERRORS
 
-# The low end of a speed, for each 1, is no higher than this.
-_BEST_LOW = max(low for low, _ in SPEED_ERRORS.values())
-
-# Sets looked at together.
-_CHUNK = 1024
+# The low end of a speed, for each 1, is no higher than this; and sets looked at together.
+_BEST_LOW, _CHUNK = max(low for low, _ in SPEED_ERRORS.values()), 1024
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -170,11 +167,9 @@ class SetBound:
         return _Priced(prices, np.array(values), np.array(speeds))
 
 
-# That the model of pairs is asked of at most, where sets are not looked at closely.
-_PAIRS = 30
-
-# The best that have a kind of job, so that every job is offered some.
-_OF_A_KIND = 2
+# Pairs that the model is asked of at most, where sets are not looked at closely; how many of the
+# best have a kind of job, so that every job is offered some.
+_PAIRS, _OF_A_KIND = 30, 2
 
 FEW_HEADS, MANY_HEADS = 1500, 10_000
 """Sets of servers and jobs that fill, of one size, with which others are looked at."""

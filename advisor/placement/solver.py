@@ -349,17 +349,17 @@ def _until_both_ended(
         return shared_s, shared_s + left_s[0] + left_s[1], energy_j, ends_s[0] <= ends_s[1]
 
 
-# Of the cost, the bound is near enough, and whole cards are to the parts of cards.
-_NEAR = 0.005
+# Of the cost, the bound is near enough, and whole cards are to the parts of cards; and how near to
+# its bound the program of a queue ends.
+_NEAR, _GAP = 0.005, 1e-4
 
-# Of the time, after which no sets are looked for; half of it, and bounds are looked at closely.
-_SEARCH_PART = 0.75
+# Of the time, after which no sets are looked for; half of it, and bounds are looked at closely. And
+# that a turn takes at most which looks closely; the first one asks of pairs, too.
+_SEARCH_PART, _TURN_PART = 0.75, 0.16
 
-# Of the time, that a turn takes at most which looks closely; the first one asks of pairs, too.
-_TURN_PART = 0.16
-
-# Of the time, for jobs that wait still.
-_SEATING_S = 0.3
+# Of the time, for jobs that wait still, and for the integer program at its end; and what such a
+# program gets when the time is up: HiGHS takes 0 for an error.
+_SEATING_S, _LAST_S, _LEAST_S = 0.3, 0.5, 0.1
 
 # Of the dearest job alone; what gains less is nothing.
 _LEAST_GAIN = 1e-4
@@ -373,14 +373,8 @@ _MAKESPANS = (1.0, 0.95, 0.9, 0.85, 0.8, 0.75, 0.7, 0.65, 0.6)
 # Relative difference of two times that is none.
 _SAME = 1e-9
 
-# What an integer program gets when the time is up; HiGHS takes 0 for an error.
-_LEAST_S = 0.1
-
 APART, FIRST_COME = "one after the other", "first come, 50/50"
 """Names of the simpler schedules."""
-
-# Relative distance from its bound at which the program of a queue ends.
-_GAP = 1e-4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -643,9 +637,6 @@ LOOKS, LOOK_WORTHWHILE = 2, 2e-4
 
 # Rounding tolerance of the linear program, GPUs.
 _ROUNDING = 1e-6
-
-# Seconds of the time limit that are kept for the integer program.
-_LAST_S = 0.5
 
 # Cost of a job that has no seat, for each 1 of the dearest alone: servers go first, also before
 # the up to seven jobs of a card that take the place of one.

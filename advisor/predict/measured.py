@@ -279,12 +279,11 @@ class MeasuredPredictor:
         self, profiles: Sequence[Profile], base: Predictions, evidence: "_Evidence"
     ) -> Floats:
         limit_w = profiles[0].power_limit_w or math.inf
-        errors = POWER if len(profiles) == ADVISED_JOBS else _SET_POWER
         watts = evidence.posterior(
             base.power_w,
             [split.shares for split in evidence.splits],
             [w.power_w or None for w in evidence.windows],
-            errors,
+            POWER if len(profiles) == ADVISED_JOBS else _SET_POWER,
             limit_w,
         )
         return np.minimum(watts, OVER_LIMIT * limit_w)

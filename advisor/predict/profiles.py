@@ -495,17 +495,16 @@ def with_rate(profile: Profile, rate: float) -> Profile:
     part = rates / profile.values["rate"]
     idle_w = np.fmax(profile.active_idle_power_w, profile.idle_power_w)
     power_w = idle_w + (profile.values["power_w"] - idle_w) * part
-    values = {
-        name: np.minimum(column * part, 100.0 if name in ACTIVITY else np.inf)
-        for name, column in profile.values.items()
-        if name != "sm_clock_mhz"
-    }
     return replace(
         profile,
         job=f"{profile.job} at {rate:.4g}/s",
         values={
             **profile.values,
-            **values,
+            **{
+                name: np.minimum(column * part, 100.0 if name in ACTIVITY else np.inf)
+                for name, column in profile.values.items()
+                if name != "sm_clock_mhz"
+            },
             "rate": rates,
             "power_w": np.minimum(power_w, profile.power_limit_w or math.inf),
         },

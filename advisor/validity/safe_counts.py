@@ -106,9 +106,8 @@ class Safety:
     @functools.cached_property
     def unsafe(self) -> frozenset[int]:
         """Counts at which the job must not run."""
-        if self.units_total is None:
-            return frozenset()
-        return (frozenset(self.host.unsafe if self.host else ()) - self.right) | self.wrong
+        by_host = frozenset(self.host.unsafe if self.host else ()) - self.right
+        return frozenset[int]() if self.units_total is None else by_host | self.wrong
 
     @functools.cached_property
     def allowed(self) -> tuple[int, ...]:
@@ -331,17 +330,11 @@ def check_split(split: Split, safeties: Sequence[Safety], *, mirrored: bool = Fa
     if not (texts := unsafe_texts(*limits)):
         return
     (near,) = safe_splits([split], safeties, mirrored=mirrored)
-    fix = ""
-    if near:
-        safety = _with_units(safeties)
-        total, vendor = safety.units_total or 0, safety.vendor
-        counts = "+".join(str(units_for_share(share, total, vendor)) for share in near.shares)
-        fix = f"take {near} ({counts} {UNIT_NAMES[vendor]}), the nearest safe split, {_ANYWAY}"
-    raise UnsafeCountError(
-        "; ".join(texts),
-        why=_wrong_text(*limits),
-        fix=fix,
-    )
+    safety, shares = _with_units(safeties), near.shares if near else ()
+    total, vendor = safety.units_total or 0, safety.vendor
+    counts = "+".join(str(units_for_share(share, total, vendor)) for share in shares)
+    fix = f"take {near} ({counts} {UNIT_NAMES[vendor]}), the nearest safe split, {_ANYWAY}"
+    raise UnsafeCountError("; ".join(texts), why=_wrong_text(*limits), fix=fix if near else "")
 
 
 def check_share(share_percent: float, safety: Safety, option: str = "--units") -> None:
@@ -442,9 +435,8 @@ def _cause(units: int, safety: Safety) -> str:
 
 def _unsafe_units(share_percent: float, safety: Safety) -> int:
     """The count of a share, if it is unsafe; else 0."""
-    if safety.units_total is None:
-        return 0
-    units = units_for_share(share_percent, safety.units_total, safety.vendor)
+    total = safety.units_total
+    units = units_for_share(share_percent, total, safety.vendor) if total else 0
     return units if units in safety.unsafe else 0
 
 

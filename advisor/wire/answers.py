@@ -171,9 +171,8 @@ class MeasuredTogether:
         """In words, such as "measured here, 3 launches"."""
         kinds = {"launch": self.launches, "window": self.windows}
         here = listed(count_of(n, kind) for kind, n in kinds.items() if n)
-        if not here:
-            return f"measured: {count_of(self.bundled, 'bundled window')}"
-        return f"measured here, {here}"
+        bundled = f": {count_of(self.bundled, 'bundled window')}"
+        return f"measured{f' here, {here}' if here else bundled}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -523,16 +522,10 @@ class Recommendation(Tabular):
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """The candidates; of one job alone the numbers of its copies."""
-        if self.replicas:
-            best = self.replicas.best
-            return (
-                {"is_choice": copies.number == best, **_row_of(copies)}
-                for copies in self.replicas.copies
-            )
+        if of := self.replicas:
+            return ({"is_choice": c.number == of.best, **_row_of(c)} for c in of.copies)
         chosen = self.choice.split if self.choice else "exclusive"
-        return (
-            {"is_choice": option.split == chosen, **_row_of(option)} for option in self.candidates
-        )
+        return ({"is_choice": o.split == chosen, **_row_of(o)} for o in self.candidates)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -299,14 +299,13 @@ class RecommendationRequest(_SharingRequest):
         Raises:
             InputError: nothing is said of one of them.
         """
-        if all(job.work_s is None for job in self.jobs):
+        if not any(job.work_s is not None for job in self.jobs):
             return None
-        for job in self.jobs:
-            if job.work_s is None:
-                raise InputError(
-                    f"nothing is said of the work of {job.job}",
-                    fix=f"give work_s of each job, or --work {job.job}=1h",
-                )
+        if lacking := [job.job for job in self.jobs if job.work_s is None]:
+            raise InputError(
+                f"nothing is said of the work of {lacking[0]}",
+                fix=f"give work_s of each job, or --work {lacking[0]}=1h",
+            )
         return Work(tuple(job.work_s or 0.0 for job in self.each))
 
     def check(self) -> None:
@@ -328,8 +327,10 @@ class RecommendationRequest(_SharingRequest):
                 f"{len(self.running)} shares are of jobs that run, and {count} jobs are named",
                 fix="give a share of each job but the last, which is to join them",
             )
-        works = any(job.work_s is not None for job in self.jobs)
-        of_two = {"fine": self.fine, "an amount of work": works}
+        of_two = {
+            "fine": self.fine,
+            "an amount of work": any(job.work_s is not None for job in self.jobs),
+        }
         if count != ADVISED_JOBS and (given := [name for name, value in of_two.items() if value]):
             raise InputError(
                 f"{given[0]} does not apply to {count_of(count, 'job')}",
@@ -339,10 +340,9 @@ class RecommendationRequest(_SharingRequest):
 
 
 def _copies_of(job: str | JobRequest) -> JobCopies:
-    given: dict[str, Any] = {"job": job}
-    if not isinstance(job, str):
-        given = {field.name: getattr(job, field.name) for field in fields(job)}
-    return JobCopies(**given)
+    if isinstance(job, str):
+        return JobCopies(job=job)
+    return JobCopies(**{field.name: getattr(job, field.name) for field in fields(job)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
