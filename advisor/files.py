@@ -324,9 +324,8 @@ def _root() -> set[int]:
     In a user namespace, as containers without root have it, the host's root is one of those without
     a number, who all get the same one (man 7 user_namespaces).
     """
-    if Path("/proc/self/uid_map").read_text().split() == ["0", "0", "4294967295"]:
-        return {0}
-    return {0, int(Path("/proc/sys/kernel/overflowuid").read_text())}
+    is_host = Path("/proc/self/uid_map").read_text().split() == ["0", "0", "4294967295"]
+    return {0} if is_host else {0, int(Path("/proc/sys/kernel/overflowuid").read_text())}
 
 
 def _about(state: os.stat_result) -> str:
@@ -438,12 +437,10 @@ def read_end(path: Path, most_bytes: int) -> bytes:
     return b""
 
 
-# Most of a record of a launch, a join or a queue; a large one has some hundred kilobytes.
-_RECORD_BYTES = 8 << 20
-
-
-def read_ours(path: Path, most_bytes: int = _RECORD_BYTES) -> bytes:
+def read_ours(path: Path, most_bytes: int = 8 << 20) -> bytes:
     """What a file of this user holds; jobs run as the same one, and may have replaced it.
+
+    A large record of a launch, a join or a queue has some hundred kilobytes.
 
     Raises:
         OSError: it cannot be read, is a link, no regular file, not ours, or too large.
@@ -452,7 +449,6 @@ def read_ours(path: Path, most_bytes: int = _RECORD_BYTES) -> bytes:
 
 
 _GROUP_FILE = 0o660
-_LOCK_FILES = re.compile(r".*\.lock")
 
 
 @contextmanager
@@ -494,7 +490,9 @@ def open_lock(folder: Path, name: str) -> Generator[IO[str]]:
         with os.fdopen(descriptor, "r+") as file:
             yield file
     else:
-        with writing_private(private_folder(folder, ours=_LOCK_FILES) / name, "r+") as file:
+        with writing_private(
+            private_folder(folder, ours=re.compile(r".*\.lock")) / name, "r+"
+        ) as file:
             yield file
 
 

@@ -97,10 +97,6 @@ def read_bound(memory_bound: str | None) -> tuple[dict[str, str], str]:
     return dict(word.split("=", 1) for word in words if "=" in word), options and said
 
 
-# By how much a job may go beyond what it needed, whichever is more, where its memory is bounded:
-# caches of allocators differ from run to run, and libraries are loaded when they are used first.
-_MEMORY_MARGIN, _LEAST_MARGIN_MIB = 0.1, 512
-
 MEMORY_MIB: Mapping[str, int] = MappingProxyType(
     {
         "NVIDIA A100-SXM4-40GB": 40960,
@@ -396,10 +392,13 @@ class MemoryFit:
 
     @property
     def _kept_mib(self) -> list[int]:
-        """What each job needs, with a margin; nothing where that is not known."""
+        """What each job needs, with a margin; nothing where that is not known.
+
+        Caches of allocators differ from run to run, and libraries are loaded when they are used
+        first: a tenth of it or 512 MiB, whichever is more.
+        """
         return [
-            0 if need is None else math.ceil(need + max(_MEMORY_MARGIN * need, _LEAST_MARGIN_MIB))
-            for need in self.needs_mib
+            0 if need is None else math.ceil(need + max(0.1 * need, 512)) for need in self.needs_mib
         ]
 
     @property

@@ -624,8 +624,13 @@ def divide_energy(
     by_size = [load.units for load in loads]
     idle_j = min(energy_j, (idle_power_w or 0.0) * duration_s)
     of_idle, rest_j = _in_proportion(idle_j, by_size), energy_j - idle_j
-    uses_w = [_use_w(load, idle_power_w) for load in loads]
-    uses_j = [use * duration_s for use in uses_w if use is not None]
+    uses_j = [
+        max(0.0, speed) * max(0.0, load.solo_power_w - idle_power_w) * duration_s
+        for load in loads
+        if (speed := load.relative_speed) is not None
+        and load.solo_power_w is not None
+        and idle_power_w is not None
+    ]
     if len(uses_j) < len(loads) or not sum(uses_j):
         values = _in_proportion(energy_j, by_size)
         ends = [(0.0, rest_j)] * len(loads)
@@ -638,12 +643,6 @@ def divide_energy(
         Interval(value, min(value, idle + low), max(value, idle + high))
         for value, idle, (low, high) in zip(values, of_idle, ends, strict=True)
     ]
-
-
-def _use_w(load: JobLoad, idle_power_w: float | None) -> float | None:
-    if load.relative_speed is None or load.solo_power_w is None or idle_power_w is None:
-        return None
-    return max(0.0, load.relative_speed) * max(0.0, load.solo_power_w - idle_power_w)
 
 
 def _ends_j(use_j: float, rest_j: float, all_j: float) -> tuple[float, float]:

@@ -372,9 +372,6 @@ def check_set(jobs: int) -> None:
 # slowly there.
 _SLICING_MARGIN = 0.05
 
-# Energy and time: shown next to the objective that decides.
-_SHOWN = (DEFAULT_OBJECTIVE, "throughput")
-
 
 @dataclass(frozen=True)
 class RatedSplit:
@@ -518,7 +515,8 @@ class Decision:
         request, profiles = self.request, self.profiles
         kept = [o for o in self.options if not o.violations or o is self.apart]
         picks: dict[str, RatedSplit] = {}
-        for name in dict.fromkeys((request.objective.name, *_SHOWN)):
+        # Energy and time are shown next to the objective that decides.
+        for name in dict.fromkeys((request.objective.name, DEFAULT_OBJECTIVE, "throughput")):
             by = request.policy.prices.priced(ADVISED[name])
             values = _values_of(kept[0].predictions, profiles, by, request)
             valued = [replace(option, value=values[option.place]) for option in kept]
@@ -980,9 +978,8 @@ def _end(decision: Decision, added: float) -> tuple[str, str] | None:
         gain = 100 * (option.score / decision.apart.score - 1)
         gained = f"{gain:.1f} %, less than {100 * least:g} %" if gain > 0 else "nothing"
         return scarce, f"{len(profiles)} copies would gain {gained}"
-    if added < least:
-        return scarce, f"one more adds {100 * added:.1f} % to the rate of all"
-    return None
+    why = f"one more adds {100 * added:.1f} % to the rate of all"
+    return (scarce, why) if added < least else None
 
 
 def reasons(decision: Decision) -> tuple[str, ...]:

@@ -393,9 +393,11 @@ def _exceeds_power(
 
 def most_power_w(p: Predictions, place: int, profiles: Sequence[Profile]) -> float:
     """One after the other, the mean of all powers is never drawn, but each of them is."""
-    if p.splits[place].sharing == "exclusive":
-        return max(profile.whole_gpu_power_w for profile in profiles)
-    return float(p.power_w[0, place])
+    return (
+        max(profile.whole_gpu_power_w for profile in profiles)
+        if p.splits[place].sharing == "exclusive"
+        else float(p.power_w[0, place])
+    )
 
 
 def _over_power(who: str, power_w: float, request: Request) -> Iterator[Violation]:

@@ -448,12 +448,6 @@ def _with_empty_seat(values: Floats) -> Floats:
     return np.concatenate([values, np.zeros_like(values[:1])])
 
 
-# Watts of two jobs and of what they lag behind, at least, for each 1 of their watts alone less
-# one active idle power, which is what two can share; without a server, which answers in fuller
-# batches, and without a job that computes in bursts, nearly all. No pair of bundled jobs is
-# expected below (tests/integration/test_place_command.py).
-_OF_UNEVEN, _OF_EVEN = 0.82, 0.99
-
 # Pairs that a model is asked of: with more of them its trees are no longer in the caches. And of a
 # cost, by how little a model may say less of a pair alone than among others.
 _AT_ONCE, _ROUNDING = 20, 1e-9
@@ -545,7 +539,11 @@ def _least_costs(placing: Placing, many: _ManyAlone, profiles: Sequence[Profile]
     alone_w, idle_w = (of[:-1, 0] for of in (many.alone.power_w, many.alone.idle_w))
     both_w = alone_w[:, None] + alone_w - np.maximum(idle_w[:, None], idle_w)
     uneven = np.array([profile.in_bursts or profile.serving is not None for profile in profiles])
-    part = np.where(uneven[:, None] | uneven, _OF_UNEVEN, _OF_EVEN)
+    # Watts of two jobs and of what they lag behind, at least, for each 1 of their watts alone less
+    # one active idle power, which is what two can share; without a server, which answers in fuller
+    # batches, and without a job that computes in bursts, nearly all. No pair of bundled jobs is
+    # expected below (tests/integration/test_place_command.py).
+    part = np.where(uneven[:, None] | uneven, 0.82, 0.99)
     return placing.per_card + placing.per_w * part * np.minimum(both_w, many.limit_w)
 
 

@@ -367,9 +367,6 @@ _LEAST_GAIN = 1e-4
 # How often a program is solved anew after sets were refused.
 _MOST_SETTLED = 8
 
-# Makespans of a queue that are tried, relative to that of the jobs one after the other.
-_MAKESPANS = (1.0, 0.95, 0.9, 0.85, 0.8, 0.75, 0.7, 0.65, 0.6)
-
 # Relative difference of two times that is none.
 _SAME = 1e-9
 
@@ -482,7 +479,25 @@ def _placed_running(placing: Placing, time_limit_s: float) -> Plan:
         used = _settled(master, answers, steps[-1], left_s)
     if not placing.at_once:
         _seat_waiting(answers, used, master.waiting_costs, started + time_limit_s + _SEATING_S)
-    return _plan(placing, used, master.waiting_costs, bound, timed_out=timed_out)
+    seated = _seated(used)
+    waiting = {
+        n: kind.count - seated[n] for n, kind in enumerate(placing.kinds) if kind.count > seated[n]
+    }
+    order = sorted(
+        used, key=lambda placed: (-len(placed.kinds), -used[placed], placed.pool, placed.kinds)
+    )
+    waiting_cost = sum(count * master.waiting_costs[kind] for kind, count in waiting.items())
+    cost = sum(count * placed.cost for placed, count in used.items()) + waiting_cost
+    return Plan(
+        placing=placing,
+        sets={placed: used[placed] for placed in order},
+        waiting=waiting,
+        waiting_cost=waiting_cost,
+        cost=cost,
+        # A decision may be better than every option that the search looks at.
+        bound=min(bound, cost),
+        timed_out=timed_out,
+    )
 
 
 def _settled(
@@ -597,35 +612,6 @@ def _seat_waiting(
 
 def _seated(used: Mapping[PlacedSet, int]) -> Counter[int]:
     return Counter(kind for placed, count in used.items() for kind in placed.kinds * count)
-
-
-def _plan(
-    placing: Placing,
-    used: Mapping[PlacedSet, int],
-    waiting_costs: Sequence[float],
-    bound: float,
-    *,
-    timed_out: bool,
-) -> Plan:
-    seated = _seated(used)
-    waiting = {
-        n: kind.count - seated[n] for n, kind in enumerate(placing.kinds) if kind.count > seated[n]
-    }
-    order = sorted(
-        used, key=lambda placed: (-len(placed.kinds), -used[placed], placed.pool, placed.kinds)
-    )
-    waiting_cost = sum(count * waiting_costs[kind] for kind, count in waiting.items())
-    cost = sum(count * placed.cost for placed, count in used.items()) + waiting_cost
-    return Plan(
-        placing=placing,
-        sets={placed: used[placed] for placed in order},
-        waiting=waiting,
-        waiting_cost=waiting_cost,
-        cost=cost,
-        # A decision may be better than every option that the search looks at.
-        bound=min(bound, cost),
-        timed_out=timed_out,
-    )
 
 
 # Sets that are kept before others are looked for, those that have half of a card and the first:
@@ -1078,7 +1064,9 @@ def _matchings(
     makespan_s = cheapest.totals.makespan_s if makespan_s == math.inf else makespan_s
     # GPUs that wait for the last job draw idle power.
     idle = float(placing.spent(0.0, placing.pools[0].idle_power_w))
-    for saved, part in ((0.0, 1.0), *((idle, part) for part in _MAKESPANS)):
+    # Makespans are tried relative to that of the jobs one after the other.
+    parts = (1.0, 0.95, 0.9, 0.85, 0.8, 0.75, 0.7, 0.65, 0.6)
+    for saved, part in ((0.0, 1.0), *((idle, part) for part in parts)):
         for several in (False, True):
             if time.monotonic() >= ends:
                 return

@@ -76,9 +76,8 @@ def windows_of(profiles: Sequence[Profile], windows: Windows) -> list[Window]:
     by_name = sorted(range(len(names)), key=names.__getitem__)
     seats = sorted(range(len(names)), key=by_name.__getitem__)
     of_names = [w.ordered(seats) for w in windows.get(tuple(sorted(names)), ())]
-    if len(set(names)) == len(names):
-        return of_names
-    return [other for window in of_names for other in _of_copies(window, names)]
+    of_copies = (other for window in of_names for other in _of_copies(window, names))
+    return of_names if len(set(names)) == len(names) else [*of_copies]
 
 
 def _fewer_of(

@@ -541,9 +541,6 @@ the least part of the speed that a limit may leave which is offered unasked."""
 # Between limits that are looked at, and by which two limits differ that are the same.
 STEP_W, _SAME_W = 5.0, 1.0
 
-# Least part of the energy that such a limit saves: less is within the error of the form.
-_LEAST_SAVING = 0.03
-
 
 @lru_cache(maxsize=1024)  # copies of a job have one profile
 def under_limit(profile: Profile, limit_w: float) -> Profile:
@@ -662,7 +659,7 @@ def lower_limit(
     saved = 1 - np.minimum(limits_w / power_w, 1.0) / left
     saved = np.where(left >= max(KEPT, *floors), saved, 0.0)
     best = int(saved.argmax())
-    if saved[best] < _LEAST_SAVING:
+    if saved[best] < 0.03:  # of the energy: less is within the error of the form
         return None
     part, lost = limits_w[best] / power_w, 1 - left[best]
     expected, low, high = (float(1 - lost * by) for by in (1.0, *reversed(_SLOWDOWNS)))

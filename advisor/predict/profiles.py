@@ -176,10 +176,6 @@ COLUMNS = (
 
 NEEDED = COLUMNS[:2]
 
-# Of its share: where SMs are active for less, a server that falls short waits for something else.
-# Of the bundled ones two have 0.49 and 0.52, all others 0.80 to 0.90.
-_BUSY = 0.7
-
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Profile:
@@ -286,7 +282,9 @@ class Profile:
         if serving is None or serving.offered_rate is None:
             return 0.0
         most = (1 - serving.tolerance) * np.minimum(serving.offered_rate, rates[1:])
-        unsure = self.values["sm_active_percent"] < _BUSY * self.shares
+        # Where SMs are active for less of its share, a server that falls short waits for something
+        # else. Of the bundled ones two have 0.49 and 0.52, all others 0.80 to 0.90.
+        unsure = self.values["sm_active_percent"] < 0.7 * self.shares
         unsure |= self.doubt_at(self.shares)[0] > 0
         count = int(np.logical_and.accumulate((rates[:-1] < most) & ~unsure[:-1]).sum())
         part = self.whole_gpu_rate / WHOLE * self.shares[count - 1] / rates[count - 1]
@@ -526,11 +524,6 @@ def _undoubted(points: Iterable[SoloPoint]) -> list[SoloPoint]:
     return [point for point in right if DOUBTFUL.isdisjoint(point.flags)] or right
 
 
-# Relative standard error that a rate has at least: two profiles of a GPU-bound job on one card
-# differ by 0.1 to 0.2 % (docs/measurements, "Does a profile repeat?").
-_LEAST_ERROR = 0.002
-
-
 def non_decreasing_rates(rates: Sequence[float], stderrs: Sequence[float]) -> list[float]:
     """The rates without dips.
 
@@ -541,7 +534,9 @@ def non_decreasing_rates(rates: Sequence[float], stderrs: Sequence[float]) -> li
     pools: list[tuple[float, float, int]] = []  # mean of the logarithms, weight, how many
     for rate, stderr in zip(rates, stderrs, strict=True):
         relative = stderr / rate if stderr == stderr else 0.0  # NaN is not itself
-        pool = (math.log(rate), 1 / max(relative, _LEAST_ERROR) ** 2, 1)
+        # Two profiles of a GPU-bound job on one card differ by 0.1 to 0.2 % (docs/measurements,
+        # "Does a profile repeat?").
+        pool = (math.log(rate), 1 / max(relative, 0.002) ** 2, 1)
         while pools and pools[-1][0] > pool[0]:
             pool = _joined(pools.pop(), pool)
         pools.append(pool)
@@ -693,9 +688,6 @@ def crowded(sm: Floats, dram: Floats, corner: float | Floats = CORNER) -> Floats
 FIXED, EXPONENT = 0.35, 0.25
 """Of the form that `advisor.predict.predictions` explains."""
 
-# Of the highest: the lowest that a bundled window at the limit had is 0.68.
-_LEAST_CLOCK = 0.5
-
 
 def speed_left(
     limit_w: Floats | float, wanted_w: Floats | float, profiled_limit_w: float
@@ -708,7 +700,8 @@ def speed_left(
 
 def without_limit_w(limit_w: float, power_w: Floats | float, clock: Floats | float) -> Floats:
     """What a job would draw without its limit, by its clock there, for each 1 of the highest."""
-    wanted_w = limit_w * (FIXED + (1 - FIXED) / np.clip(clock, _LEAST_CLOCK, 1.0) ** (1 / EXPONENT))
+    # The lowest clock that a bundled window at the limit had is 0.68 of the highest.
+    wanted_w = limit_w * (FIXED + (1 - FIXED) / np.clip(clock, 0.5, 1.0) ** (1 / EXPONENT))
     return np.where((power_w >= NEAR_LIMIT * limit_w) & (clock < 1), wanted_w, power_w)
 
 

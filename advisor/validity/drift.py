@@ -129,16 +129,16 @@ def find_changes(values: Sequence[_Value]) -> tuple[list[int], float]:
         Number of the first value of each new regime, a way back among them; and how far all values
         are off since the last one, against those before the first.
     """
-    changes, level, up, down = list[int](), _Level(), _Sum(), _Sum()
+    changes, level, nothing = list[int](), _Level(), (0.0, 0)
+    up, down = nothing, nothing
     for number, value in enumerate(values):
         residual = level.residual(value)
-        up.add(number, residual)
-        down.add(number, -residual)
+        up, down = _summed(up, number, residual), _summed(down, number, -residual)
         level.learn(value)
-        largest = up if up.value > down.value else down
-        if largest.value >= THRESHOLD:
-            changes.append(largest.since)
-            level, up, down = _changed(values[: number + 1], changes), _Sum(), _Sum()
+        largest, since = up if up[0] > down[0] else down
+        if largest >= THRESHOLD:
+            changes.append(since)
+            level, up, down = _changed(values[: number + 1], changes), nothing, nothing
     return changes, level.off
 
 
@@ -190,15 +190,12 @@ class _Level:
         return (1 - NOISE) * total / precision, (1 - NOISE) * NOISE / precision
 
 
-@dataclass(slots=True)
-class _Sum:
-    """Of residuals on one side, and the number of the value at which it last began to rise."""
+# Of residuals on one side, and the number of the value at which it last began to rise.
+_Sum: TypeAlias = tuple[float, int]
 
-    value: float = 0.0
-    since: int = 0
 
-    def add(self, number: int, residual: float) -> None:
-        """Count a residual; the sum trips from `THRESHOLD` on."""
-        if self.value == 0:
-            self.since = number
-        self.value = max(0.0, self.value + max(-MOST, min(MOST, residual)) - SLACK)
+def _summed(before: _Sum, number: int, residual: float) -> _Sum:
+    """With one more residual; the sum trips from `THRESHOLD` on."""
+    value, since = before
+    more = max(-MOST, min(MOST, residual)) - SLACK
+    return max(0.0, value + more), since if value else number

@@ -266,10 +266,9 @@ def why_no_profile(points: Iterable[SoloPoint]) -> str | None:
         return None
     if WHOLE in shares:
         return f"only the one at {WHOLE:g} % can be used, and a smaller share is needed, too"
-    whole = [_fault(point) for point in flagged if point.share_percent == WHOLE]
-    if not whole:
-        return f"there is no point at {WHOLE:g} %"
-    return f"at {WHOLE:g} % {', '.join(sorted(set(whole)))}"
+    whole = sorted({_fault(point) for point in flagged if point.share_percent == WHOLE})
+    nothing = f"there is no point at {WHOLE:g} %"
+    return f"at {WHOLE:g} % {', '.join(whole)}" if whole else nothing
 
 
 def _fault(point: SoloPoint) -> str:
@@ -280,9 +279,8 @@ def _fault(point: SoloPoint) -> str:
         return "power_w is missing" if point.power_w is None else "power_w is 0"
     if WATCHED in point.flags and point.sm_active_percent is point.gpu_busy_percent is None:
         return "the GPU's activity is missing, so smaller shares cannot be estimated"
-    if flags := NO_PROFILE.intersection(point.flags):
-        return f"the point is flagged {', '.join(sorted(flags))}"
-    return ""
+    flags = sorted(NO_PROFILE.intersection(point.flags))
+    return f"the point is flagged {', '.join(flags)}" if flags else ""
 
 
 def newest_program(points: Iterable[SoloPoint]) -> list[SoloPoint]:

@@ -388,9 +388,6 @@ def _by_name(values: Iterable[tuple[str, float | None]]) -> dict[str, float]:
     return limits
 
 
-# Pairs and sets that wait behind the first one.
-_MOST_PAIRS = 100
-
 _DAY_S = 86400.0
 
 _SEAT = r"[0-9]{1,3}(\.[0-9]{1,3})?(:low)?"
@@ -455,7 +452,7 @@ class LaunchRequest(_SharingRequest):
     limit_memory: bool = True
     duration_s: Annotated[float, Bounds(gt=0, le=400 * _DAY_S)] | None = None
     hang_s: Annotated[float, Bounds(gt=0, le=30 * _DAY_S)] | None = None
-    then: Annotated[tuple[JobsTogether, ...], Bounds(max_length=_MOST_PAIRS)] = ()
+    then: Annotated[tuple[JobsTogether, ...], Bounds(max_length=100)] = ()
     tries: Annotated[int, Bounds(ge=1, le=3)] = 1
     dry_run: bool = False
 
