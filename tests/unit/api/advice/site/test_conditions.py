@@ -60,8 +60,10 @@ def expected(*launches: Observation, checked: Any = never) -> list[Expected]:
 
 
 def factor(**fields: Any) -> CardPower:
-    values: dict[str, Any] = {"gpu_uuid": OTHER, "power_factor": Interval(1.105, 1.087, 1.123)}
-    values |= {"references": 1, "observations": 0, **fields}
+    values: dict[str, Any] = {
+        "gpu_uuid": OTHER, "power_factor": Interval(1.105, 1.087, 1.123), "references": 1,
+        "observations": 0, **fields,
+    }  # fmt: skip
     return CardPower(**values)
 
 
