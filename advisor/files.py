@@ -80,7 +80,8 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 RULE = "letters, digits, '.', '_' and '-', the first a letter or digit, at most 100"
 
-PRIVATE_FILE = 0o600
+PRIVATE_FILE, PUBLIC_FILE, _GROUP_FILE = 0o600, 0o666, 0o660
+"""Modes of files: of ours, of what people make to hand on (less the umask), and of a group."""
 
 _GROUP_AND_OTHERS = 0o077
 _FLAGS = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
@@ -340,10 +341,6 @@ def _no_file(path: Path) -> UnsafeFileError:
     )
 
 
-PUBLIC_FILE = 0o666
-"""Less the umask: what people make to hand on."""
-
-
 def replace_file(
     path: Path, data: bytes, mode: int = PRIVATE_FILE, *, durable: bool = True
 ) -> Path:
@@ -446,9 +443,6 @@ def read_ours(path: Path, most_bytes: int = 8 << 20) -> bytes:
         OSError: it cannot be read, is a link, no regular file, not ours, or too large.
     """
     return read_whole(path, most_bytes, owner=os.geteuid(), links=False)
-
-
-_GROUP_FILE = 0o660
 
 
 @contextmanager

@@ -184,9 +184,10 @@ def read_settings(environment: Mapping[str, str] = os.environ) -> Settings:
         if not (named := [name for name in kept.keys() - given.keys() if name in error.what]):
             raise
         name = named[0].removeprefix(OUR_VARIABLES).lower()
-        where = f"{name} in {config_path(environment)}"
         raise InputError(
-            error.what.replace(named[0], where), why=error.why, fix=error.fix
+            error.what.replace(named[0], f"{name} in {config_path(environment)}"),
+            why=error.why,
+            fix=error.fix,
         ) from error
 
 

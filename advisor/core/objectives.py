@@ -183,10 +183,10 @@ class SplitResult:
             _seconds(max(alone_s - shared_s * speed, 0.0), rest.speed)
             for (alone_s, speed), rest in zip(both, rests, strict=True)
         ]
-        tails_j = [s * rest.power_w for s, rest in zip(tails_s, rests, strict=True) if s]
         return Finish(
             time_s=shared_s + sum(tails_s),
-            energy_j=shared_s * self.power_w + sum(tails_j),
+            energy_j=shared_s * self.power_w
+            + sum(s * rest.power_w for s, rest in zip(tails_s, rests, strict=True) if s),
             shared_s=shared_s,
         )
 
@@ -389,8 +389,9 @@ class Prices:
 
     def cost_ratio(self, result: SplitResult) -> float:
         """What the work of an hour of sharing costs one job after the other, for each 1 shared."""
-        apart = sum(p.speed * self.of_hour(p.solo_power_w, p.gpus) for p in result.parts)
-        return apart / self.of_hour(result.power_w, result.gpus)
+        return sum(
+            p.speed * self.of_hour(p.solo_power_w, p.gpus) for p in result.parts
+        ) / self.of_hour(result.power_w, result.gpus)
 
     def priced(self, objective: Objective) -> Objective:
         """The objective with these prices and watts of the server, where they change it.

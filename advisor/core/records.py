@@ -244,11 +244,9 @@ class PairPoint(Measured):
         )
 
 
-KEPT_S = 60.0
-"""What is seen of a job alone is kept after so long."""
-
-CORE_PERCENT, IDLE_PERCENT = 90.0, 70.0
-"""Of a core at least, and SM activity at most, of a job that its CPU holds up (`cpu-bound`)."""
+KEPT_S, CORE_PERCENT, IDLE_PERCENT = 60.0, 90.0, 70.0
+"""What is seen of a job alone is kept after so long. Of a core at least, and SM activity at most,
+of a job that its CPU holds up (`cpu-bound`)."""
 
 
 Point = SoloPoint | PairPoint
@@ -635,8 +633,9 @@ def divide_energy(
         values = _in_proportion(energy_j, by_size)
         ends = [(0.0, rest_j)] * len(loads)
     else:
-        of_rest = _in_proportion(rest_j, uses_j)
-        values = [idle + rest for idle, rest in zip(of_idle, of_rest, strict=True)]
+        values = [
+            idle + rest for idle, rest in zip(of_idle, _in_proportion(rest_j, uses_j), strict=True)
+        ]
         ends = [_ends_j(use_j, rest_j, sum(uses_j)) for use_j in uses_j]
     return [
         # Rounding: a value may be its own bound.

@@ -181,8 +181,7 @@ def _over_gpus(
         for p in profiles
     ]
     for gpus, shares in itertools.product(seatings, itertools.product(*levels)):
-        is_limited = any(share < WHOLE for share in shares)
-        split = Split(shares, "limited" if is_limited else "uncapped", (), gpus)
+        split = Split(shares, "limited" if min(shares) < WHOLE else "uncapped", (), gpus)
         limits = ([shares[n] for n in on if shares[n] < WHOLE] for on in split.each_gpu)
         if all(sum(limits_of_gpu) <= WHOLE + 1 for limits_of_gpu in limits):
             yield split

@@ -154,8 +154,12 @@ def find_job(name_or_path: str, jobs_dir: Path, *, again: bool = False) -> Job:
         if name_or_path in names:
             return _load_named(folder, name_or_path)
     names = names_by_folder[jobs_dir]
-    among = f" among the {count_of(len(names), 'job file')} of {jobs_dir}"
-    raise unknown_job(name_or_path, {*chain(*names_by_folder.values())}, among=among, again=again)
+    raise unknown_job(
+        name_or_path,
+        {*chain(*names_by_folder.values())},
+        among=f" among the {count_of(len(names), 'job file')} of {jobs_dir}",
+        again=again,
+    )
 
 
 def sound_jobs(jobs_dir: Path) -> tuple[list[Job], list[InputError]]:

@@ -184,8 +184,11 @@ def _wire_error(error: "ValidationError", name: str) -> WireError:
         # A list whose items are wrong counts as too short as well.
         if fault["type"] == "too_short" and any(_is_inside(fault, other) for other in listed):
             continue
-        loc = [part for part in fault["loc"] if not _TYPE.match(str(part))]
-        steps = (f"[{step}]" if isinstance(step, int) else f".{step[:80]}" for step in loc)
+        steps = (
+            f"[{step}]" if isinstance(step, int) else f".{step[:80]}"
+            for step in fault["loc"]
+            if not _TYPE.match(str(step))
+        )
         path = "".join(steps).removeprefix(".")  # such as jobs[0].min_speed
         places.setdefault(path or name, []).append(cast("Any", fault))
     return WireError(fault_text(places))

@@ -367,8 +367,8 @@ _LEAST_GAIN = 1e-4
 # How often a program is solved anew after sets were refused.
 _MOST_SETTLED = 8
 
-# Relative difference of two times that is none.
-_SAME = 1e-9
+# Relative difference of two times that is none; and rounding of the linear program, GPUs.
+_SAME, _ROUNDING = 1e-9, 1e-6
 
 APART, FIRST_COME = "one after the other", "first come, 50/50"
 """Names of the simpler schedules."""
@@ -620,9 +620,6 @@ _AT_ONCE = (4, 2, 1)
 
 LOOKS, LOOK_WORTHWHILE = 2, 2e-4
 """How often sets are looked for at most, and the part of the cost that another time must save."""
-
-# Rounding tolerance of the linear program, GPUs.
-_ROUNDING = 1e-6
 
 # Cost of a job that has no seat, for each 1 of the dearest alone: servers go first, also before
 # the up to seven jobs of a card that take the place of one.

@@ -555,12 +555,10 @@ def _joined(
     return (first[0] * first[1] + other[0] * other[1]) / weight, weight, first[2] + other[2]
 
 
-IDLE = "idle_power_w"
-"""What a profile has of the GPU, and may lack like a column."""
-
-ACTIVE_IDLE_ABOVE = "active_idle_above_w"
-"""By how much active idle power is above idle power, for profiles that lack it; of a GPU model of
-which that is known, its name is behind it: `active_idle_above_of`."""
+IDLE, ACTIVE_IDLE_ABOVE = "idle_power_w", "active_idle_above_w"
+"""What a profile has of the GPU, and may lack like a column; and by how much active idle power is
+above it, for profiles that lack that: of a GPU model of which it is known, its name is behind it
+(`active_idle_above_of`)."""
 
 
 def active_idle_above_of(gpu_model: str) -> str:

@@ -200,13 +200,13 @@ class DriftedJob:
     @property
     def text(self) -> str:
         """In words."""
-        word = "less" if self.ratio < 1 else "more"
         unit = "power beside" if self.quantity == "power" else "rate of"
         card = f" on card {self.gpu_uuid}" if self.gpu_uuid else ""
         changed = f", since {', '.join(self.software)}" if self.software else ""
         return (
-            f"{unit} {self.job}{card} has drifted: {100 * abs(self.ratio - 1):.0f} % {word} than "
-            f"expected in {self.observations} launches since {self.since}{changed}"
+            f"{unit} {self.job}{card} has drifted: {100 * abs(self.ratio - 1):.0f} % "
+            f"{'less' if self.ratio < 1 else 'more'} than expected in {self.observations} launches "
+            f"since {self.since}{changed}"
         )
 
 

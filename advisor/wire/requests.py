@@ -21,11 +21,8 @@ NAME = r"^[a-z0-9][a-z0-9._-]{0,99}$"
 SET_OF_NAMES = r"^[a-z0-9][a-z0-9._-]{0,99}(\+[a-z0-9][a-z0-9._-]{0,99}){1,6}$"
 """Two to seven of them (`advisor.core.gpu.MOST_JOBS`)."""
 
+VERSION, LAUNCH_ID = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$", r"^[0-9a-zA-Z-]{1,100}$"
 PRINTABLE = r"^[!-~]([ -~]{0,98}[!-~])?$"
-
-VERSION = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
-
-LAUNCH_ID = r"^[0-9a-zA-Z-]{1,100}$"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,11 +100,9 @@ Milliseconds: TypeAlias = Annotated[float, Bounds(gt=0, le=1e9)]
 Watts: TypeAlias = Annotated[float, Bounds(gt=0, le=1e6)]
 Cores: TypeAlias = Annotated[float, Bounds(gt=0, le=1e6)]
 
-MOST_PLACED = 100_000
-"""Jobs and GPUs of a placement."""
-
-MOST_CROSSED = 80
-"""Most jobs with all pairs in an answer: 3,240 pairs, some ten seconds the first time."""
+MOST_PLACED, MOST_CROSSED = 100_000, 80
+"""Jobs and GPUs of a placement; and most jobs with all pairs in an answer: 3,240 pairs, some ten
+seconds the first time."""
 
 WORK_S = 3600.0
 """Work of a job of a queue of which nothing else is said."""
