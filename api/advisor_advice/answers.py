@@ -45,7 +45,7 @@ from advisor.decide.decision import (
 )
 from advisor.decide.limits import Request, cores_wanted
 from advisor.errors import InputError, NoSplitError
-from advisor.predict.predictions import CardFactor, lower_limit
+from advisor.predict.predictions import lower_limit
 from advisor.predict.profiles import MEASURED_ON, Profile, hold_several
 from advisor.predict.sets import OptionPredictor, active_idle_w, fills, is_by_physics
 from advisor.settings import Settings, job_folders
@@ -53,6 +53,7 @@ from advisor.validity.points import is_usable, with_solo_flags
 from advisor.validity.safe_counts import CheckedCounts, avoided_texts
 from advisor.wire import answers as wire
 from advisor.wire.answers import (
+    CardPower,
     ComponentsOfJob,
     Copies,
     DriftedJob,
@@ -118,7 +119,7 @@ class ModelAdvice:
     manifest: Manifest
     warnings: tuple[str, ...]
     reasons: tuple[str, ...]
-    card: CardFactor | None = None
+    card: CardPower | None = None
     drifts: tuple[DriftedJob, ...] = ()
     measured: MeasuredTogether | None = None
     gpus: tuple[str, ...] = ()
@@ -173,7 +174,7 @@ class ModelAdvice:
             near=d.near_miss(),
             gpus=self.gpus,
             replicas=self.replicas,
-            card=self.card and self.card.summary,
+            card=self.card,
             drifts=self.drifts,
             measured=self.measured,
         )

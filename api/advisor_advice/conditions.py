@@ -46,7 +46,6 @@ from advisor.predict.measured import (
     windows_of,
 )
 from advisor.predict.predictions import (
-    CardFactor,
     CardPredictor,
     LimitPredictor,
     Prediction,
@@ -73,7 +72,7 @@ from advisor.settings import Settings
 from advisor.validity.drift import Compared, drifts_of, find_drifts, widened
 from advisor.validity.points import is_usable, newest_program, undisputed, why_no_profile
 from advisor.validity.safe_counts import CheckedCounts, check_for
-from advisor.wire.answers import DriftedJob, MeasuredTogether
+from advisor.wire.answers import CardPower, DriftedJob, MeasuredTogether
 from advisor_data import Store, is_begun, open_store
 from advisor_data.bundled import (
     GPU_MODEL,
@@ -687,7 +686,7 @@ class Conditions:
     """
 
     gpu_uuid: str | None = None
-    factor: CardFactor | None = None
+    factor: CardPower | None = None
     drifts: tuple[DriftedJob, ...] = ()
     outdated: Mapping[str, str] = field(default_factory=dict[str, str])
     windows: Windows = field(default_factory=dict[tuple[str, ...], Sequence[Window]])
@@ -742,7 +741,7 @@ class Conditions:
             profiles = predictor.brought
         return predictor, tuple(profiles)
 
-    def card_of(self, profiles: Sequence[Profile]) -> CardFactor | None:
+    def card_of(self, profiles: Sequence[Profile]) -> CardPower | None:
         """The factor, where it changes the power of these jobs."""
         factor = None if hold_several(profiles) else self.factor
         is_used = factor and any(factor.gpu_uuid not in p.gpu_uuids for p in profiles)
@@ -773,8 +772,9 @@ class Conditions:
 
     def warnings(self, profiles: Sequence[Profile]) -> Iterator[str]:
         """What is to be said of it."""
-        if (factor := self.card_of(profiles)) and abs(factor.log_factor) > factor.log_stderr:
-            yield factor.text
+        card = self.card_of(profiles)
+        if card and abs(math.log(card.power_factor.value)) > card.log_stderr:
+            yield card.text
         for drift in self.drifts_of(profiles):
             yield f"{drift.text}; intervals are wider: advisor profile {drift.job}"
         if text := self.outdated.get(profiles[0].gpu_model):
@@ -967,7 +967,7 @@ def checks_of(settings: Settings) -> _Checked:
 
 def stored_factor(
     gpu_model: str, gpu_uuid: str | None, expected: Iterable[Expected], store: Store | None
-) -> CardFactor | None:
+) -> CardPower | None:
     """The factor of a card, by what is known of it and of others of its model.
 
     A card that is not known has none. Without a store there are only the bundled points.

@@ -4,7 +4,7 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -434,7 +434,7 @@ def _to_wire(
         bundled_profiles=tuple(sorted({name for of in inputs for name in of.profile_set.bundled})),
         warnings=warnings,
         model=wire.ModelName(version=manifest.version, gpu_models=manifest.gpu_models),
-        card=card and card.summary,
+        card=card,
     )
 
 
@@ -459,15 +459,15 @@ def _saved_to_the_end(plan: Plan, schedule: Schedule) -> tuple[float, float, flo
     works = [plan.placing.alone_to_the_end(0, kind) for kind in plan.placing.queue]
     same_s, same_j = (sum(values) for values in zip(*works, strict=True))
     apart = plan.others.get(APART)
-    off = 1 - schedule.busy_j / same_j
-    idle = 1 - schedule.energy_j / apart.energy_j if apart else off
-    return off, idle, 1 - schedule.busy_s / same_s
+    off, totals = 1 - schedule.busy_j / same_j, schedule.totals
+    idle = 1 - totals.energy_j / apart.totals.energy_j if apart else off
+    return off, idle, 1 - totals.gpu_time_s / same_s
 
 
 def _queue(plan: Plan, schedule: Schedule) -> wire.Queue:
-    pool = plan.placing.pools[0]
+    pool, totals = plan.placing.pools[0], schedule.totals
     return wire.Queue(
-        **_totals(schedule),
+        **asdict(totals),
         worth=_gain_of_queue(plan, schedule),
         filling_jobs=tuple(dict.fromkeys(p.job for p in pool.profiles if p and fills(p))),
         idle_power_w=pool.idle_power_w,
@@ -475,12 +475,12 @@ def _queue(plan: Plan, schedule: Schedule) -> wire.Queue:
         baselines=tuple(
             wire.SimplerSchedule(
                 name=name,
-                **_totals(other),
-                energy_saved=1 - schedule.energy_j / other.energy_j,
-                time_saved=1 - schedule.makespan_s / other.makespan_s,
-                gpu_time_saved=1 - schedule.busy_s / other.busy_s,
+                **asdict(other),
+                energy_saved=1 - totals.energy_j / other.energy_j,
+                time_saved=1 - totals.makespan_s / other.makespan_s,
+                gpu_time_saved=1 - totals.gpu_time_s / other.gpu_time_s,
             )
-            for name, other in plan.others.items()
+            for name, other in ((name, other.totals) for name, other in plan.others.items())
         ),
     )
 
@@ -491,21 +491,10 @@ def _gain_of_queue(plan: Plan, schedule: Schedule) -> wire.QueueGain:
         return "no"
     if (apart := plan.others.get(APART)) is None:
         return "yes"  # nothing else keeps the limits
-    saved = 1 - schedule.busy_s / apart.busy_s, 1 - schedule.energy_j / apart.energy_j
-    return "yes" if max(saved) >= LEAST_TIME_SAVED else "barely"
-
-
-def _totals(schedule: Schedule) -> dict[str, Any]:
-    slowest = schedule.slowest
-    return {
-        "energy_j": schedule.energy_j,
-        "idle_j": schedule.idle_j,
-        "makespan_s": schedule.makespan_s,
-        "gpu_time_s": schedule.busy_s,
-        "mean_completion_s": schedule.mean_completion_s,
-        "slowest_job": slowest.job,
-        "slowest_speed": slowest.speed,
-    }
+    totals, of_apart = schedule.totals, apart.totals
+    of_time = 1 - totals.gpu_time_s / of_apart.gpu_time_s
+    of_energy = 1 - totals.energy_j / of_apart.energy_j
+    return "yes" if max(of_time, of_energy) >= LEAST_TIME_SAVED else "barely"
 
 
 def _sets(plan: Plan) -> Iterator[wire.SeatedSet]:

@@ -93,4 +93,4 @@ def _experience(settings: Settings) -> tuple[Conditions, list[CardPower]]:
             {(e.observation.gpu_model, e.observation.gpu_uuid) for e in experience.expected}
         )
         factors = [stored_factor(model, card, experience.expected, store) for model, card in cards]
-    return experience, [factor.summary for factor in factors if factor]
+    return experience, [factor for factor in factors if factor]
