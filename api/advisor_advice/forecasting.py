@@ -71,7 +71,7 @@ def recommended(
     options = options_to_try(given.decision, launch.request.tries)
     if not (options and (measured or given.decision.choice)):
         raise _apart(given.decision, joins=False)
-    made = [_to_launch(option, jobs, given, profile_set, criteria) for option in options]
+    made = (_to_launch(option, jobs, given, profile_set, criteria) for option in options)
     return [(_on_host(pair, profile_set, launch, settings), notes) for pair, notes in made]
 
 
@@ -104,8 +104,9 @@ def joining(
     """
     jobs = [*(part.job for part in parts), job]
     profile_set, criteria = criteria_of(jobs, launch, settings)
-    kept = with_kept(criteria, parts, profile_set.profiles)
-    criteria = replace(kept, host_cores=float(len(available_cores())))
+    criteria = replace(
+        with_kept(criteria, parts, profile_set.profiles), host_cores=float(len(available_cores()))
+    )
     set_advisor = SetAdvisor.of(AdvisorInputs.read(profile_set, settings, launch.gpu_uuid))
     given = set_advisor.answer(criteria, running)
     if given.decision.choice is None:
@@ -146,14 +147,13 @@ def _to_launch(
     profile_set: ProfileSet,
     criteria: Request,
 ) -> tuple[LaunchSet, tuple[str, ...]]:
-    choice = option.prediction
-    chosen = LaunchSet(split=choice.split, parts=tuple(LaunchPart(job=job) for job in jobs))
-    forecast = _forecast(choice, given.manifest, profile_set)
-    promised = _promising(_with_profiles(chosen, profile_set), profile_set, criteria)
-    return replace(promised, forecast=forecast), (
-        *_changed(jobs, profile_set),
-        *given.warnings,
+    chosen = LaunchSet(
+        split=option.prediction.split,
+        parts=tuple(LaunchPart(job=job) for job in jobs),
+        forecast=_forecast(option.prediction, given.manifest, profile_set),
     )
+    promised = _promising(_with_profiles(chosen, profile_set), profile_set, criteria)
+    return promised, (*_changed(jobs, profile_set), *given.warnings)
 
 
 def _promising(made: LaunchSet, profile_set: ProfileSet, criteria: Request) -> LaunchSet:
@@ -196,8 +196,6 @@ def _criteria(
     jobs: Sequence[Job], profile_set: ProfileSet, launch: ResolvedLaunch, settings: Settings
 ) -> Request:
     names, request = [job.name for job in jobs], launch.request
-    promised_ms = {job.name: job.max_p99_ms for job in jobs if job.max_p99_ms is not None}
-    limits_ms = {job: most for job, most in request.p99_by_job_ms.items() if job in names}
     # A limit for all servers says nothing of a set in a queue without one.
     is_for_these = (not request.then and {job.job for job in request.jobs} <= {*names}) or any(
         profile.serving for profile in profile_set.profiles
@@ -205,7 +203,8 @@ def _criteria(
     return Request(
         policy=request.policy(settings.policy),
         min_speed={job: least for job, least in request.min_speeds().items() if job in names},
-        max_p99_ms=promised_ms | limits_ms,
+        max_p99_ms={job.name: job.max_p99_ms for job in jobs if job.max_p99_ms is not None}
+        | {job: most for job, most in request.p99_by_job_ms.items() if job in names},
         default_max_p99_ms=request.max_p99_ms if is_for_these else None,
         max_power_w=request.max_power_w,
         memory_mib=launch.memory_mib,
@@ -219,7 +218,8 @@ def _profiles_for(names: Sequence[str], launch: ResolvedLaunch, settings: Settin
         launch.gpu_model,
         launch.profiles,
         several_gpus=True,
-        power_limit_w=launch.power_limit_w,
+        # That the card is to have, or has where it was seen.
+        power_limit_w=launch.request.power_limit_w or (launch.card and launch.card.power_limit_w),
     )
 
 
@@ -281,9 +281,8 @@ def _expected(
         return without, (f"no forecast: {error}",)
     if math.isnan(expected.power_w.value):
         return without, ("no forecast: the idle power of the GPU is not known", *warnings)
-    forecast = _forecast(expected, manifest, profile_set)
     said = (f"expected: {text}" for text in _broken(without, expected))
-    return replace(without, forecast=forecast), (*said, *warnings)
+    return replace(without, forecast=_forecast(expected, manifest, profile_set)), (*said, *warnings)
 
 
 def _broken(pair: LaunchSet, expected: Prediction) -> tuple[str, ...]:
@@ -330,9 +329,12 @@ def renewed(
         ModelError: there is no model, or it is damaged.
         StoreError: the store cannot be read.
     """
-    names = [job.name for job in pair.jobs]
     profile_set = find_profiles(
-        names, settings, gpu.model, several_gpus=True, power_limit_w=gpu.power_limit_w
+        [job.name for job in pair.jobs],
+        settings,
+        gpu.model,
+        several_gpus=True,
+        power_limit_w=gpu.power_limit_w,
     )
     at_rates = (
         with_rate(profile, demand or part.solo_rate or profile.whole_gpu_rate)
@@ -381,7 +383,6 @@ def better(
     option = set_advisor.decide(with_kept(request, pair.parts, set_advisor.outlook.profiles)).choice
     if option is None:
         return Resplit(refused="no split of them saves anything and keeps all limits"), None
-    manifest = set_advisor.inputs.model.manifest
     splits = pair.split, option.split
     now, then = set_advisor.outlook.predict(splits)
     by = OBJECTIVES[DEFAULT_OBJECTIVE]
@@ -391,7 +392,7 @@ def better(
         return replace(
             offer, refused=f"they run at the best split that is known: {option.name}"
         ), None
-    forecast = _forecast(then, manifest, profile_set)
+    forecast = _forecast(then, set_advisor.inputs.model.manifest, profile_set)
     made = replace(pair, split=option.split, forecast=forecast and _as_here(pair, forecast))
     return _offered(offer, made, profile_set, gpu)
 

@@ -120,8 +120,7 @@ def pasted(
         )
     ]
     lines = tuple("\n".join(form(seats, is_mps)).splitlines())
-    bound_of_jobs = zip(jobs, bounds, strict=True)
-    cannot += tuple(f"{job} {how}" for job, (_, how) in bound_of_jobs if how)
+    cannot += tuple(f"{job} {how}" for job, (_, how) in zip(jobs, bounds, strict=True) if how)
     return Pasted(placer=placer, version=version, lines=lines, cannot=cannot)
 
 
@@ -291,8 +290,7 @@ def _pod(
 ) -> str:
     """What matters here of a pod."""
     resources = _given(limits=limits, claims=claims)
-    env = _named(variables)
-    container = _given(name="main", resources=resources, env=env, volumeMounts=mounts)
+    container = _given(name="main", resources=resources, env=_named(variables), volumeMounts=mounts)
     metadata = _given(annotations=annotations)
     pod = _given(metadata=metadata, spec=_given(**spec, containers=[container]))
     return f"--- # {job}\n{_yaml(pod)}"

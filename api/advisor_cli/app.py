@@ -111,7 +111,7 @@ class _Group(LazyGroup):
                 raise meant from error
             if "--json" not in sys.argv:
                 raise
-            command = error.ctx.command_path if error.ctx else ctx.command_path
+            command = (error.ctx or ctx).command_path
             what = error.format_message().rstrip(".")
             raise InputError(what, fix=f"try {command} --help") from error
 

@@ -61,8 +61,8 @@ def import_(files: list[Path], as_json: AsJson = False) -> None:
     # Points that were there say nothing new.
     notes = import_notes(points, stored) if new else []
     each = "; ".join(f"{kind} {c['read']} read, {c['new']} new" for kind, c in counts.items())
-    lines = (f"{read} points read, {new} new ({each})", *(f"! {note}" for note in notes))
-    _say(as_json, "\n".join(lines), read=read, new=new, **counts, notes=notes)
+    text = "\n! ".join((f"{read} points read, {new} new ({each})", *notes))
+    _say(as_json, text, read=read, new=new, **counts, notes=notes)
 
 
 @app.command("export")
@@ -223,9 +223,8 @@ def jobs(
         rows = job_rows((), (), profile_rows(bundled_solo_points()))
     else:
         sound, faults = sound_jobs(settings.jobs_dir)
-        names = [job.name for job in sound]
         say_lines((f"! {fault}" for fault in faults), err=True)
-        rows = job_rows(names, _measured(settings))
+        rows = job_rows([job.name for job in sound], _measured(settings))
     if as_json:
         say(as_json_text(JobList(jobs=rows)))
     elif rows:

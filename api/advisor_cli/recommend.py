@@ -8,7 +8,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from advisor.core.gpu import ADVISED_JOBS, ISOLATING, MOST_JOBS, MemoryFit, vendor_of
+from advisor.core.gpu import ADVISED_JOBS, MOST_JOBS, MemoryFit, vendor_of
 from advisor.core.objectives import DEFAULT_OBJECTIVE, Finish, Interval, Objective
 from advisor.core.wording import (
     counted,
@@ -25,7 +25,7 @@ from advisor.decide.limits import is_served
 from advisor.errors import InputError
 from advisor.formats.moments import duration_text
 from advisor.formats.wire import to_plain
-from advisor.wire.answers import Copies, Option, Partner, Partners, Recommendation, Replicas, Said
+from advisor.wire.answers import Copies, Option, Partner, Partners, Recommendation, Said
 from advisor_advice import ask
 from advisor_advice.answers import ModelAdvice, option_of
 from advisor_advice.ask import advise
@@ -121,7 +121,6 @@ def recommend(
     Example: advisor recommend bert-serve-30 triad --min-speed triad=0.6
     """
     wanted = {"how": how, "why": why, "notes": notes, "all": every}
-    details = [name for name, is_wanted in wanted.items() if is_wanted]
     result = advise(
         *jobs, objective=objective, work=work, fine=fine, every=every, **asdict(options)
     )
@@ -141,14 +140,18 @@ def recommend(
         say("\n".join(words.lines) or "nothing to paste: each job asks for a whole GPU")
         print_list(console, f"for {words.version}, which cannot express:", "-", words.cannot)
     else:
-        _show(given, details)
+        _show(given, [name for name, is_wanted in wanted.items() if is_wanted])
 
 
 def _words_for(placer: str, d: Decision) -> Pasted:
-    memory = MemoryFit(tuple(p.memory_used_mib for p in d.profiles), d.request.memory_mib)
-    jobs, split = [p.job for p in d.profiles], d.sharing_option and d.sharing_option.split
-    bounds = [p.memory_bound for p in d.profiles]
-    return pasted(placer, d.profiles[0].gpu_model, jobs, split, memory, bounds)
+    return pasted(
+        placer,
+        d.profiles[0].gpu_model,
+        [p.job for p in d.profiles],
+        d.sharing_option and d.sharing_option.split,
+        MemoryFit(tuple(p.memory_used_mib for p in d.profiles), d.request.memory_mib),
+        [p.memory_bound for p in d.profiles],
+    )
 
 
 def _show_partners(partners: Partners) -> None:
@@ -172,17 +175,16 @@ def _show_partners(partners: Partners) -> None:
     # What it needs of the GPU without a partner, and the copies that memory has room for.
     size, copies = partners.size, partners.copies_by_memory
     p99 = f", p99 {in_digits(size.latency_p99_ms)} ms" if size and size.latency_p99_ms else ""
-    alone = "needs the whole GPU"
-    if size:
-        alone = (
-            f"keeps {percent(size.speed)} of its speed on {size.share_percent:g} % of the SMs{p99}"
-        )
-    lines = [("Alone", alone)]
-    if copies is not None:
-        lines.append(("Memory", f"enough for {copies} of it on one GPU"))
-    if best:
-        lines.append(("Next", f"advisor recommend {job} {best[0].partner}"))
-    print_screen(Said(headline=headline, lines=tuple(lines)), table_of(columns, best))
+    lines = (
+        f"keeps {percent(size.speed)} of its speed on {size.share_percent:g} % of the SMs{p99}"
+        if size
+        else "needs the whole GPU",
+        "" if copies is None else f"enough for {copies} of it on one GPU",
+        f"advisor recommend {job} {best[0].partner}" if best else "",
+    )
+    named = zip(("Alone", "Memory", "Next"), lines, strict=True)
+    shown = tuple((name, line) for name, line in named if line)
+    print_screen(Said(headline=headline, lines=shown), table_of(columns, best))
 
 
 def _less(saved: Interval | None) -> str:
@@ -243,12 +245,13 @@ def _rates(r: Decision) -> Iterator[str]:
     yield f"power {p.power_w.value:.0f} W{_range(p.power_w)}{of_memory}"
 
 
-def _pair_notes(given: ModelAdvice) -> Iterator[str]:
-    yield from given.warnings
-    if given.measured:
-        yield f"{given.measured.text}: {given.measured.at_choice} of them at this split"
-    coverage = percent(given.manifest.coverage)
-    yield f"ranges are to hold {coverage} of what is measured; model {given.manifest.version}"
+def _pair_notes(given: ModelAdvice) -> Iterable[str]:
+    measured, model = given.measured, given.manifest
+    return (
+        *given.warnings,
+        *([f"{measured.text}: {measured.at_choice} of them at this split"] if measured else ()),
+        f"ranges are to hold {percent(model.coverage)} of what is measured; model {model.version}",
+    )
 
 
 def _how(given: ModelAdvice) -> Iterator[str]:
@@ -302,13 +305,17 @@ def _candidates(r: Decision) -> Table:
 def _candidate(r: Decision, option: RatedSplit) -> tuple[str, ...]:
     p = option.prediction
     notes = {r.chosen.name: "chosen"} | ({r.call.name: "for time"} if r.call else {})
-    note = notes.get(option.name, "breaks a limit" * bool(option.violations))
     # One after the other, each job runs at its full speed.
     is_alone = option.sharing == "exclusive"
-    speeds = (percent(1.0 if is_alone else part.speed.value) for part in p.parts)
-    power, saved = f"{p.power_w.value:.0f}", percent(p.energy_saved.value, 1)
-    value = f"{_shown(option, r.request.objective):.4g}"
-    return option.name, *speeds, power, saved, f"{p.stp.value:.2f}", note, value
+    return (
+        option.name,
+        *(percent(1.0 if is_alone else part.speed.value) for part in p.parts),
+        f"{p.power_w.value:.0f}",
+        percent(p.energy_saved.value, 1),
+        f"{p.stp.value:.2f}",
+        notes.get(option.name, "breaks a limit" * bool(option.violations)),
+        f"{_shown(option, r.request.objective):.4g}",
+    )
 
 
 def _shown(option: RatedSplit, objective: Objective) -> float:
@@ -334,16 +341,19 @@ def _same_work_lines(r: Decision, choice: RatedSplit) -> Iterator[str]:
     of_jobs = zip(to_the_end.work.alone_s, r.profiles, strict=True)
     work = " and ".join(f"{duration_text(alone_s)} of {p.job}" for alone_s, p in of_jobs)
     yield f"the same work, {work} alone:"
-    rows = [(f"this: {_option_name(choice)}", to_the_end.choice, _note(to_the_end.choice))]
-    if to_the_end.restarted:
-        note = "the one left over goes on without a limit"
-        rows.append(("  restarted", to_the_end.restarted, note))
-    if choice is not apart:
-        note = "breaks a limit" if apart.violations else ""
-        rows.append((_option_name(apart), to_the_end.exclusive, note))
+    rows = (
+        (f"this: {_option_name(choice)}", to_the_end.choice, _note(to_the_end.choice)),
+        ("  restarted", to_the_end.restarted, "the one left over goes on without a limit"),
+        (
+            _option_name(apart),
+            None if choice is apart else to_the_end.exclusive,
+            "breaks a limit" if apart.violations else "",
+        ),
+    )
     yield from (
         f"  {name:<24}{_finish_text(finish, to_the_end.choice)}  {note}".rstrip()
         for name, finish, note in rows
+        if finish
     )
 
 
@@ -449,31 +459,28 @@ def _show_replicas(answer: Recommendation, *, with_notes: bool) -> None:
         ("J each", lambda c: f"{c.joules.value:.3g}"),
         ("", note),
     ]
-    sharing = answer.choice.sharing if answer.choice else "exclusive"
-    way = f" {WORDS[sharing]}" if sharing in ISOLATING and answer.choice else ""
+    lines = list[tuple[str, str]]()
+    if count.best > 1:
+        off, idle = (less_or_more(x.value, 0) for x in (best.energy_saved, best.energy_saved_idle))
+        times = best.rate.value / count.copies[0].rate.value
+        lines = [
+            ("GPUs", f"{count.best} copies on one do {times:.2f} times the work of one"),
+            ("Energy", f"{off} with freed GPUs off, {idle} with freed GPUs idle"),
+        ]
+    lines.append(("Why", f"{count.ended_by}: {count.why}" if count.ended_by else count.why))
+    way = ""
+    if answer.choice and answer.said:
+        is_isolated, sharing = answer.choice.isolates, answer.choice.sharing
+        way = f" {WORDS[sharing]}" if is_isolated else ""
+        what = "leaves the others running" if is_isolated else "ends all (see --isolate)"
+        start = dict(answer.said.lines)["Start"]
+        lines += [("Risk", f"a crash of one copy {what}"), ("Start", start)]
+    if answer.warnings:
+        lines.append(("More", f"--notes ({len(answer.warnings)})"))
     so_many = "1 COPY" if count.best == 1 else f"{count.best} COPIES"
     rests_on = basis(best.measured, [job.job] * job.one_window)
     headline = f"{so_many} of {job.job} on one GPU{way} ({answer.gpu_model}). {rests_on}"
-    screen = Said(headline=headline, lines=tuple(_replica_lines(answer, count, best)))
+    screen = Said(headline=headline, lines=tuple(lines))
     console = print_screen(screen, table_of(columns, count.copies))
     if with_notes:
         print_list(console, "notes", "!", answer.warnings)
-
-
-def _replica_lines(
-    told: Recommendation, found: Replicas, best: Copies
-) -> Iterator[tuple[str, str]]:
-    if found.best > 1:
-        off, idle = (less_or_more(x.value, 0) for x in (best.energy_saved, best.energy_saved_idle))
-        times = best.rate.value / found.copies[0].rate.value
-        yield "GPUs", f"{found.best} copies on one do {times:.2f} times the work of one"
-        yield "Energy", f"{off} with freed GPUs off, {idle} with freed GPUs idle"
-    ended = f"{found.ended_by}: " if found.ended_by else ""
-    yield "Why", f"{ended}{found.why}"
-    if told.choice:
-        what = "leaves the others running" if told.choice.isolates else "ends all (see --isolate)"
-        yield "Risk", f"a crash of one copy {what}"
-        assert told.said
-        yield "Start", dict(told.said.lines)["Start"]
-    if told.warnings:
-        yield "More", f"--notes ({len(told.warnings)})"
