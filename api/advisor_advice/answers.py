@@ -1,6 +1,5 @@
 """Answers about one to seven jobs on one GPU, and the best partners of a job."""
 
-import itertools
 import math
 import os
 import statistics
@@ -279,7 +278,7 @@ class SetAdvisor:
                 energy_saved_idle=Interval.sure(0.0),
                 latency_p99_ms=Interval.sure(p99_ms) if (p99_ms := job.whole_gpu_p99_ms) else None,
             ),
-            *itertools.starmap(_so_many, zip(sets, decisions, strict=False)),
+            *map(_so_many, sets, decisions),
         )
         of_best = sets[max(best_number.best, ADVISED_JOBS) - ADVISED_JOBS]
         return replace(of_best.answer(request), replicas=replace(best_number, copies=copies))
@@ -372,10 +371,12 @@ def _width(figures: OtherGpu) -> str:
     if all(factor == 1 for factor in figures.widening.values()):
         return f"intervals are no wider, since leaving out the {_left_out(figures)} took none"
     factors = [f"{factor:.2g} times for {name}" for name, factor in figures.widening.items()]
-    widths = f"intervals are wider: {listed(factors)}, "
-    if figures.left_out:
-        return f"{widths}which leaving out the {_left_out(figures)} took"
-    return f"{widths}somewhat more than for GPUs of one model that were left out"
+    by_what = (
+        f"which leaving out the {_left_out(figures)} took"
+        if figures.left_out
+        else "somewhat more than for GPUs of one model that were left out"
+    )
+    return f"intervals are wider: {listed(factors)}, {by_what}"
 
 
 def _left_out(figures: OtherGpu) -> str:
@@ -415,10 +416,9 @@ def _read(name: str, _changed_ns: int) -> float | None:
     # Loading YAML takes a tenth of a short answer.
     from advisor.formats.job_file import load_job
 
-    try:
+    with suppress(InputError):
         return load_job(path).max_p99_ms
-    except InputError:
-        return None
+    return None
 
 
 def _energy_per_unit(

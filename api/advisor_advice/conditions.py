@@ -13,7 +13,6 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import astuple, dataclass, field, replace
-from operator import attrgetter
 from pathlib import Path
 from typing import TypeAlias
 
@@ -487,8 +486,12 @@ def expected_of(
             p for job in observation.jobs if (p := profiles.get((job, observation.gpu_model)))
         )
         split = _launched_split(observation)
-        whole = split and len(profiled) == len(observation.parts) and is_within(split, profiled)
-        if split and whole and not _is_doubtful(observation, profiled, checked):
+        if (
+            split
+            and len(profiled) == len(observation.parts)
+            and is_within(split, profiled)
+            and not _is_doubtful(observation, profiled, checked)
+        ):
             groups[profiled].append((observation, split))
     predictions: list[Expected] = []
     for profiled, together in groups.items():
@@ -578,8 +581,10 @@ def card_logs(expected: Iterable[Expected], gpu_uuid: str) -> dict[tuple[str, ..
 
 def _launched_split(observation: Observation) -> Split | None:
     split = measured_split(observation.mode, (part.share_percent for part in observation.parts))
-    low = tuple(n for n, part in enumerate(observation.parts) if part.below_normal)
-    return split and replace(split, below_normal=low)
+    return split and replace(
+        split,
+        below_normal=tuple(n for n, part in enumerate(observation.parts) if part.below_normal),
+    )
 
 
 def measured_split(mode: str, shares_percent: Iterable[float]) -> Split | None:
@@ -696,8 +701,11 @@ class Conditions:
         Raises:
             StoreError: the store cannot be read.
         """
-        factor = stored_factor(gpu_model, gpu_uuid, self.expected, store)
-        return replace(self, gpu_uuid=gpu_uuid, factor=factor)
+        return replace(
+            self,
+            gpu_uuid=gpu_uuid,
+            factor=stored_factor(gpu_model, gpu_uuid, self.expected, store),
+        )
 
     def only_card(self, gpu_model: str) -> str | None:
         """The card of that model that all launches ran on; None: there are none, or several."""
@@ -770,8 +778,10 @@ class Conditions:
         """What is to be said of it."""
         if (factor := self.card_of(profiles)) and abs(factor.log_factor) > factor.log_stderr:
             yield factor.text
-        for drift in self.drifts_of(profiles):
-            yield f"{drift.text}; intervals are wider: advisor profile {drift.job}"
+        yield from (
+            f"{drift.text}; intervals are wider: advisor profile {drift.job}"
+            for drift in self.drifts_of(profiles)
+        )
         if text := self.outdated.get(profiles[0].gpu_model):
             yield text
         yield from dict.fromkeys(limit_warnings(profiles))
@@ -782,8 +792,11 @@ class Conditions:
     def _hours(self, profiles: Sequence[Profile]) -> list[Expected]:
         """Those on their GPU model; what these very jobs did is among the windows."""
         model, jobs = profiles[0].gpu_model, tuple(sorted(p.job for p in profiles))
-        hours = [(hour, hour.observation) for hour in self.hours]
-        return [hour for hour, of in hours if of.gpu_model == model and of.jobs != jobs]
+        return [
+            hour
+            for hour in self.hours
+            if hour.observation.gpu_model == model and hour.observation.jobs != jobs
+        ]
 
     def _windows(self, profiles: Sequence[Profile]) -> Windows:
         """What was measured; of jobs that drift only what was measured since then."""
@@ -798,8 +811,9 @@ class Conditions:
         }
 
     def _drifts(self, profiles: Sequence[Profile]) -> Mapping[tuple[str, str], DriftedJob]:
-        names = [profile.job for profile in profiles]
-        return drifts_of(self.drifts, names, profiles[0].gpu_model, self.gpu_uuid)
+        return drifts_of(
+            self.drifts, [p.job for p in profiles], profiles[0].gpu_model, self.gpu_uuid
+        )
 
 
 NOTHING = Conditions()
@@ -944,14 +958,17 @@ def fitted_kernels(launches: Iterable[Expected]) -> FittedKernels:
                 )
             )
             if fit["kernels_per_unit_stderr"] < _MOST_ERROR * fit["kernels_per_unit"]:
-                kernels = Kernels(
-                    per_unit=fit["kernels_per_unit"],
-                    hold_s=fit["kernel_hold_s"],
-                    source="fitted",
+                fitted[profile.job, profile.gpu_model].append(
+                    Kernels(
+                        per_unit=fit["kernels_per_unit"],
+                        hold_s=fit["kernel_hold_s"],
+                        source="fitted",
+                    )
                 )
-                fitted[profile.job, profile.gpu_model].append(kernels)
-    by_number = attrgetter("per_unit")
-    return {key: sorted(of, key=by_number)[len(of) // 2] for key, of in fitted.items()}
+    return {
+        key: sorted(of, key=lambda kernels: kernels.per_unit)[len(of) // 2]
+        for key, of in fitted.items()
+    }
 
 
 def checks_of(settings: Settings) -> _Checked:
@@ -977,8 +994,9 @@ def stored_factor(
             points += undisputed(store.page(SoloPoint, [name], span).records)
     references: dict[str, dict[str, float]] = {}
     if any(point.gpu_uuid == gpu_uuid for point in points):
-        profiles = profiles_of({point.job for point in points}, store)
-        references = reference_logs(points, profiles, gpu_model)
+        references = reference_logs(
+            points, profiles_of({point.job for point in points}, store), gpu_model
+        )
     return card_factor(gpu_uuid, references, card_logs(expected, gpu_uuid))
 
 
@@ -1066,8 +1084,11 @@ def measured_windows(
         profiled = [by_job[job] for job in observation.jobs if job in by_job]
         split = _launched_split(observation) if len(profiled) == len(observation.jobs) else None
         if split and not _is_doubtful(observation, profiled, checked):
-            rates = _rates_as_profiled(observation, profiled)
-            window = replace(_window(split, observation), is_launch=True, rates=rates)
+            window = replace(
+                _window(split, observation),
+                is_launch=True,
+                rates=_rates_as_profiled(observation, profiled),
+            )
             windows.append((observation.jobs, window))
     return {
         names: tuple(window for _, window in of_jobs)

@@ -287,9 +287,12 @@ def _expected(
 
 def _broken(pair: LaunchSet, expected: Prediction) -> tuple[str, ...]:
     """What jobs have promised and are not expected to keep."""
-    tails_ms = [part.latency_p99_ms and part.latency_p99_ms.value for part in expected.parts]
-    speeds = [part.speed.value for part in expected.parts]
-    return Trial(pair, speeds, tails_ms, expected.power_w.value).broken
+    return Trial(
+        pair,
+        [part.speed.value for part in expected.parts],
+        [part.latency_p99_ms and part.latency_p99_ms.value for part in expected.parts],
+        expected.power_w.value,
+    ).broken
 
 
 def _predicted(
@@ -303,8 +306,9 @@ def _predicted(
         StoreError: the store cannot be read.
     """
     predictor = Registry(settings.home / "models").open_champion()
-    of_card = (card.uuid, card.driver) if card else (None, None)
-    conditions = read_conditions(settings, predictor, profile_set.profiles, *of_card)
+    conditions = read_conditions(
+        settings, predictor, profile_set.profiles, card and card.uuid, card and card.driver
+    )
     filled, assumed = profile_set.with_idle_power_filled(predictor.manifest.fill)
     model, profiles = conditions.applied(OptionPredictor(predictor), filled.profiles)
     (expected,) = model.predict(profiles, [pair.split])

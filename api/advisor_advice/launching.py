@@ -243,15 +243,18 @@ def make_join(
         check_single_gpu(part.job.name, part.job.gpus)
     split = split_of((job for job, _ in running), status.sharing)
     if share_percent is not None:
-        joined = split.joined_by(Share(share_percent).percent, is_low)
-        made = LaunchSet(split=joined, parts=(*parts, LaunchPart(job=job)))
+        made = LaunchSet(
+            split=split.joined_by(Share(share_percent).percent, is_low),
+            parts=(*parts, LaunchPart(job=job)),
+        )
         made, notes = _with_forecast(made, wanted, settings, joins=True)
         return _spec(status.launch_id, [(made, notes)], wanted)
     with _needing_numpy("--share"):
         from advisor.decide.decision import Running
         from advisor_advice import forecasting
-    most = max(job.share_percent for job in status.jobs)
-    there = Running(split=split, cap_percent=most, may_be_low=True)
+    there = Running(
+        split=split, cap_percent=max(job.share_percent for job in status.jobs), may_be_low=True
+    )
     made = forecasting.joining(parts, job, there, wanted, settings)
     return _spec(status.launch_id, [made], wanted)
 

@@ -127,13 +127,14 @@ def audit(
         pasted(placer, "", (), None, MemoryFit((), None))  # refuses one that is not known
     if objective == COST:
         settings.policy.prices.priced(ADVISED[COST])  # refuses it where nothing has a price
-    policy = settings.policy
     wanted = Wanted(
         head=bundled_head(),
         within=within,
         objective=objective,
         limits=Request(
-            policy=policy if min_speed is None else replace(policy, min_speed=min_speed)
+            policy=settings.policy
+            if min_speed is None
+            else replace(settings.policy, min_speed=min_speed)
         ),
         prices=settings.policy.prices,
         profiles=local_profiles(settings, profiles),

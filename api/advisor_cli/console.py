@@ -323,10 +323,7 @@ class LimitOptions:
     profiles: ProfilesOption = None
 
 
-R = TypeVar("R")
-
-
-def grouped(command: Callable[..., R]) -> Callable[..., R]:
+def grouped(command: Callable[..., T]) -> Callable[..., T]:
     """A command that takes each of its dataclasses field by field, as Typer reads it."""
     kinds: dict[str, Any] = {}
     flat: dict[str, inspect.Parameter] = {}
@@ -338,7 +335,7 @@ def grouped(command: Callable[..., R]) -> Callable[..., R]:
             flat[parameter.name] = parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
 
     @functools.wraps(command)
-    def taken(**given: Any) -> R:
+    def taken(**given: Any) -> T:
         made = {
             name: kind(**{field.name: given.pop(field.name) for field in fields(kind)})
             for name, kind in kinds.items()

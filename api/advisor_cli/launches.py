@@ -11,9 +11,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from functools import partial
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Any
@@ -488,8 +487,7 @@ def _moved(status: LaunchStatus, later: Sequence[Observation]) -> Iterator[tuple
     yield from (("" if n else "Moves", text) for n, text in enumerate(_moves(status)))
     for job in status.jobs:
         seat = job.job, job.share_percent
-        beside = (o for o in later if job.joined_at and seat in _seats(o))
-        if observation := next(beside, None):
+        if observation := next((o for o in later if job.joined_at and seat in _seats(o)), None):
             part = next(p for p in observation.parts if p.job == job.job)
             power = "" if observation.power_w is None else f"; all draw {observation.power_w:.0f} W"
             if power and (said := observation.predicted_power_w) is not None:
@@ -591,8 +589,9 @@ def _time(seen: Observation, stp: float, apart_s: float | None) -> str:
     beside = f" ({less_or_more(1 - 1 / predicted, 0)} predicted)" if predicted else ""
     took = f"{duration_text(_took_s(seen))} instead of {duration_text(apart_s or 0.0)}"
     saved = less_or_more(1 - 1 / stp, 0) if stp else "no end"
-    while_all = " while all ran" if seen.rest_s else ""
-    return f"{f'{took}: ' if apart_s else ''}{saved}{while_all}{beside}"
+    return (
+        f"{f'{took}: ' if apart_s else ''}{saved}{' while all ran' if seen.rest_s else ''}{beside}"
+    )
 
 
 def _stp(observation: Observation, *, predicted: bool = False) -> float | None:
@@ -630,24 +629,23 @@ def _judged(
 ) -> Iterator[tuple[str, str]]:
     """Better or worse than predicted, values out of their ranges, and use of the observation."""
     remarks = filter(None, [_better(observation), *_outside(observation, jobs, forecast)])
+    is_profiled = all(part.solo_rate for part in observation.parts)
+    kept = f"Later answers use it{'' if is_profiled else ' once each job has a profile'}."
     if why := observation.doubt:
         kept = f"Later answers do not use it: {why}."
-    elif all(part.solo_rate for part in observation.parts):
-        kept = "Later answers use it."
-    else:
-        kept = "Later answers use it once each job has a profile."
     without = "not compared with what was predicted" if forecast else "nothing was predicted"
     yield "Model", f"{'; '.join(remarks) or without}. {kept}"
 
 
 def _better(observation: Observation) -> str:
     """By the energy saved, else by the work an hour."""
-    pairs = [
-        (observation.energy_saved, observation.predicted_energy_saved),
-        (_stp(observation), _stp(observation, predicted=True)),
-    ]
     gains = [
-        measured - said for measured, said in pairs if measured is not None and said is not None
+        measured - said
+        for measured, said in (
+            (observation.energy_saved, observation.predicted_energy_saved),
+            (_stp(observation), _stp(observation, predicted=True)),
+        )
+        if measured is not None and said is not None
     ]
     if not gains:
         return ""
@@ -972,19 +970,17 @@ def launch(
         power_limit_w=power_limit_w,
         dry_run=dry_run,
     )
-    resolved = partial(
-        ResolvedLaunch, request=request, profiles=limits.profiles, asked_by=user_name()
-    )
+    wanted = ResolvedLaunch(request=request, profiles=limits.profiles, asked_by=user_name())
     if join is not None:
         request.check_join()
         folder = find_folder(settings.home / "launches", join)
         # A launch without a GPU yet cannot be joined; the requested GPU is shown.
         card = _see_gpu(folder.read_status().gpu_uuid or folder.read_spec().gpu, settings)
-        raise typer.Exit(join_launch(folder, resolved(card=card), settings, as_json=as_json))
+        raise typer.Exit(join_launch(folder, replace(wanted, card=card), settings, as_json=as_json))
     request.check()
     check_arguments(request, settings)
     card = _see_gpu(gpu, settings, needed=not dry_run)
-    spec = make_spec(resolved(card=card), settings)
+    spec = make_spec(replace(wanted, card=card), settings)
     if dry_run:
         say_lines([as_json_text(spec)] if as_json else _plan_lines(spec, card, settings))
         return
@@ -1009,12 +1005,9 @@ def _together(text: str) -> tuple[str, ...]:
 
 def _see_gpu(name: str, settings: Settings, *, needed: bool = True) -> Gpu | None:
     """The GPU; None where there is none and it is not needed."""
-    try:
+    with nullcontext() if needed else suppress(SourceError):
         return with_units(find_gpus(name), settings)
-    except SourceError:
-        if needed:
-            raise
-        return None
+    return None
 
 
 def _launch(spec: LaunchSpec, settings: Settings, *, detach: bool, as_json: bool) -> int:
@@ -1095,8 +1088,8 @@ def _plan_lines(spec: LaunchSpec, gpu: Gpu | None, settings: Settings) -> Iterat
         yield from (f"  memory: {_memory_text(memory)}" for memory in pair.memory(card_mib))
         if pair.forecast:
             yield f"  {_expected(pair, pair.forecast)}"
-            rests = _rests(pair, pair.forecast) if spec.when_one_ends == "keep" else ()
-            yield from dict.fromkeys(rests)
+            if spec.when_one_ends == "keep":
+                yield from dict.fromkeys(_rests(pair, pair.forecast))
     yield from (f"! {note}" for note in spec.notes)
 
 

@@ -55,8 +55,8 @@ from advisor_cli.console import (
     table_of,
 )
 
-MAX_JOBS = 100_000
-"""A larger number is no cluster but a slip of the keyboard."""
+# A larger number is no cluster but a slip of the keyboard.
+_MAX_JOBS = 100_000
 
 _ENTRY = re.compile(r"([^:*\s]+)(?:[:*]([0-9]{1,9}))?(?:\s+(\S+))?")
 
@@ -87,12 +87,13 @@ def read_entries(texts: Sequence[str], file: Path | None) -> list[_Entry]:
             InputError.instead_of(OSError, f"{file} cannot be read", fix="check its name"),
         ):
             lines = enumerate(file.read_text("utf-8-sig").splitlines(), start=1)
-        stripped = ((f"{file}:{n}: ", line.partition("#")[0].strip()) for n, line in lines)
-        places = [(place, text) for place, text in stripped if text]
+        places = [
+            (f"{file}:{n}: ", text) for n, line in lines if (text := line.partition("#")[0].strip())
+        ]
     if not (entries := [_entry(place, text) for place, text in places]):
         raise InputError("there are no jobs", fix="name them, such as: advisor place gemm:2 triad")
-    if sum(count for _, count, _ in entries) > MAX_JOBS:
-        raise InputError(f"these are more than {MAX_JOBS} jobs", fix="check the counts")
+    if sum(count for _, count, _ in entries) > _MAX_JOBS:
+        raise InputError(f"these are more than {_MAX_JOBS} jobs", fix="check the counts")
     return entries
 
 
@@ -288,10 +289,6 @@ def _show(
     so_many = f"{placement.seated} of " if placement.waiting else ""
     result = f"done in {duration_text(queue.makespan_s)}" if queue else f"{watts} W"
     one_window = sorted({job.job for one in placement.sets for job in one.jobs if job.one_window})
-    headline = (
-        f"PLAN: {so_many}{count_of(placement.queued, 'job')} on {pools}, {result}. "
-        f"{basis(None, one_window)}"
-    )
     totals, plans = None, dict[str, Totals]()
     if queue:
         plans = {"this plan": queue, **{other.name: other for other in queue.baselines}}
@@ -299,8 +296,14 @@ def _show(
             ("cost", lambda row: f"{prices.of(row[1].gpu_time_s, row[1].energy_j):,.2f}")
         ]
         totals = table_of((*_TOTAL_COLUMNS, *(cost if prices.are_set else ())), plans.items())
-    lines = (*_lines(placement), ("More", options))
-    console = print_screen(Said(headline=headline, lines=lines), totals)
+    console = print_screen(
+        Said(
+            headline=f"PLAN: {so_many}{count_of(placement.queued, 'job')} on {pools}, {result}. "
+            f"{basis(None, one_window)}",
+            lines=(*_lines(placement), ("More", options)),
+        ),
+        totals,
+    )
     if pairs:
         console.print(Text("all sets", style="bold"))
         print_table(table_of(_SET_COLUMNS, placement.sets), _WIDTH)

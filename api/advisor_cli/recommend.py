@@ -28,7 +28,6 @@ from advisor.formats.wire import to_plain
 from advisor.wire.answers import Copies, Option, Partner, Partners, Recommendation, Said
 from advisor_advice import ask
 from advisor_advice.answers import ModelAdvice, option_of
-from advisor_advice.ask import advise
 from advisor_advice.placers import PLACERS, Pasted, pasted
 from advisor_advice.words import (
     WORDS,
@@ -121,7 +120,7 @@ def recommend(
     Example: advisor recommend bert-serve-30 triad --min-speed triad=0.6
     """
     wanted = {"how": how, "why": why, "notes": notes, "all": every}
-    result = advise(
+    result = ask.advise(
         *jobs, objective=objective, work=work, fine=fine, every=every, **asdict(options)
     )
     if isinstance(result, Partners):
@@ -338,8 +337,10 @@ def _range(interval: Interval) -> str:
 
 def _same_work_lines(r: Decision, choice: RatedSplit) -> Iterator[str]:
     to_the_end, apart = r.same_work(choice), r.apart
-    of_jobs = zip(to_the_end.work.alone_s, r.profiles, strict=True)
-    work = " and ".join(f"{duration_text(alone_s)} of {p.job}" for alone_s, p in of_jobs)
+    work = " and ".join(
+        f"{duration_text(alone_s)} of {profile.job}"
+        for alone_s, profile in zip(to_the_end.work.alone_s, r.profiles, strict=True)
+    )
     yield f"the same work, {work} alone:"
     rows = (
         (f"this: {_option_name(choice)}", to_the_end.choice, _note(to_the_end.choice)),
@@ -479,8 +480,10 @@ def _show_replicas(answer: Recommendation, *, with_notes: bool) -> None:
         lines.append(("More", f"--notes ({len(answer.warnings)})"))
     so_many = "1 COPY" if count.best == 1 else f"{count.best} COPIES"
     rests_on = basis(best.measured, [job.job] * job.one_window)
-    headline = f"{so_many} of {job.job} on one GPU{way} ({answer.gpu_model}). {rests_on}"
-    screen = Said(headline=headline, lines=tuple(lines))
+    screen = Said(
+        headline=f"{so_many} of {job.job} on one GPU{way} ({answer.gpu_model}). {rests_on}",
+        lines=tuple(lines),
+    )
     console = print_screen(screen, table_of(columns, count.copies))
     if with_notes:
         print_list(console, "notes", "!", answer.warnings)

@@ -3,9 +3,9 @@
 import grp
 import os
 import signal
+import sys
 from contextlib import ExitStack
 from pathlib import Path
-from types import FrameType
 from typing import Annotated
 
 import typer
@@ -107,11 +107,7 @@ def serve(
 
 def _leave_by_signals() -> None:
     """Before the server listens, and where the terminal is lost, nothing is left behind either."""
-
-    def leave(number: int, _frame: FrameType | None) -> None:
-        raise SystemExit(128 + number)
-
-    signal.signal(signal.SIGTERM, leave)
+    signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
     # The server takes that one by itself, and lets requests end.
     signal.signal(signal.SIGHUP, lambda _number, _frame: os.kill(os.getpid(), signal.SIGTERM))
 

@@ -95,8 +95,9 @@ def _opened(
         if service:
             raise InputError("a service is asked by httpx", fix=install("client")) from error
     else:
-        wait_s = 10.0 if service else 1.0
-        client = stack.enter_context(client_of(address, service_ca, settings, wait_s))
+        client = stack.enter_context(
+            client_of(address, service_ca, settings, 10.0 if service else 1.0)
+        )
         if service or client.healthy():
             return client.overview, address
     cards = stack.enter_context(closing(HostCards(settings)))
