@@ -226,6 +226,7 @@ def replicas(
         power_limit_w=power_limit,
         isolate=isolate,
         host_cores=cores,
+        words=True,
     )
-    given, answer = _answer(request, read_settings(), profiles)
-    return replace(answer, said=said(given))
+    _, answer = _answer(request, read_settings(), profiles)
+    return answer

@@ -28,7 +28,6 @@ from advisor.core.records import (
     UNCOUNTED_UNIT,
     Observation,
     PairPoint,
-    Record,
     SoloPoint,
     grouped,
 )
@@ -184,21 +183,18 @@ def find_profiles(
             `several_gpus`, and that is not meant.
         StoreError: the store cannot be read.
     """
-    stored = stored_points(settings, dict.fromkeys(names))
-    by_name = profiles_by_name(stored, names)
-    if file:
-        given = profiles_by_name(points := _solo_points(read_points(file)), names)
-        by_name = {name: given[name].before(of_job) for name, of_job in by_name.items()}
-        stored += points
+    given, stored = _solo_points(file), stored_points(settings, dict.fromkeys(names))
+    first, then = (profiles_by_name(points, names) for points in (given, stored))
+    by_name = {name: first[name].before(then[name]) for name in names}
     if not _in_common(by_name, gpu_model):
         # Only now: reading the bundled points takes time.
         bundled = profiles_by_name(bundled_solo_points(set(names)), names, bundled=True)
         by_name = {name: of_job.before(bundled[name]) for name, of_job in by_name.items()}
     if not _in_common(by_name, gpu_model):
-        by_name = or_estimated(by_name, stored)
+        by_name = or_estimated(by_name, [*stored, *given])
     for name in names:
         if not by_name[name].profiles:
-            raise no_profile(name, _profiled_jobs(settings, file), points=stored)
+            raise no_profile(name, _profiled_jobs(settings, given), points=[*stored, *given])
     return on_single_gpu(
         names, by_name, gpu_model, several_gpus=several_gpus, power_limit_w=power_limit_w
     )
@@ -225,10 +221,9 @@ def local_profiles(settings: Settings, file: Path | None = None) -> dict[tuple[s
         InputError: the file cannot be read.
         StoreError: the store cannot be read.
     """
-    sources = [stored_points(settings, [None]), _solo_points(read_points(file)) if file else []]
     return {
         (model, job): profile
-        for points in sources
+        for points in (stored_points(settings, [None]), _solo_points(file))
         for (job, model), profile in make_profiles(undisputed(points)).items()
         if profile.gpus == 1
     }
@@ -380,17 +375,16 @@ def _common_model(
     )
 
 
-def _profiled_jobs(settings: Settings, file: Path | None) -> set[str]:
+def _profiled_jobs(settings: Settings, given: Iterable[SoloPoint]) -> set[str]:
     """Names of the jobs that are defined or measured."""
     from advisor.formats.job_file import sound_jobs  # only here: what reads YAML takes time to load
 
-    given = _solo_points(read_points(file)) if file else []
     points = (*given, *stored_points(settings, [None]), *bundled_solo_points())
     return {of.name for of in sound_jobs(settings.jobs_dir)[0]} | {point.job for point in points}
 
 
-def _solo_points(points: Iterable[Record]) -> list[SoloPoint]:
-    return [point for point in points if isinstance(point, SoloPoint)]
+def _solo_points(file: Path | None) -> list[SoloPoint]:
+    return [point for point in (read_points(file) if file else ()) if isinstance(point, SoloPoint)]
 
 
 def _estimated_profiles(points: Iterable[SoloPoint]) -> dict[str, Profile]:

@@ -303,8 +303,19 @@ def _make_pairs(
     jobs, split = _jobs_and_split(job_requests, launch.request, settings)
     if split is not None:
         split.check_masks(launch.vendor)
-        both = zip(jobs, job_requests, strict=True)
-        parts = tuple(_with_limits(job, of_job, launch.request) for job, of_job in both)
+        request = launch.request
+        # With the limits that need no profile.
+        parts = tuple(
+            LaunchPart(
+                job=job,
+                min_speed=request.min_speed if of_job.min_speed is None else of_job.min_speed,
+                max_p99_ms=of_job.max_p99_ms
+                or job.max_p99_ms
+                or (request.max_p99_ms if job.offered_rate else None),
+                max_power_w=request.max_power_w,
+            )
+            for job, of_job in zip(jobs, job_requests, strict=True)
+        )
         return [_with_forecast(LaunchSet(split=split, parts=parts), launch, settings)]
     if once := [job.name for job in jobs if launch.request.tries > 1 and not job.restartable]:
         raise InputError(
@@ -315,18 +326,6 @@ def _make_pairs(
     with _needing_numpy("--split"):
         from advisor_advice import forecasting
     return forecasting.recommended(jobs, launch, settings)
-
-
-def _with_limits(job: Job, of_job: JobRequest, request: LaunchRequest) -> LaunchPart:
-    """A job with the limits that need no profile."""
-    return LaunchPart(
-        job=job,
-        min_speed=request.min_speed if of_job.min_speed is None else of_job.min_speed,
-        max_p99_ms=of_job.max_p99_ms
-        or job.max_p99_ms
-        or (request.max_p99_ms if job.offered_rate else None),
-        max_power_w=request.max_power_w,
-    )
 
 
 def check_arguments(request: LaunchRequest, settings: Settings) -> None:

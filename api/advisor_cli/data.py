@@ -248,6 +248,5 @@ def _measured() -> Sequence[ProfileRow]:
 
 def _shares(shares: Sequence[float]) -> str:
     """All shares, or the first, the last and their number where there are many."""
-    if len(shares) > 4:
-        return f"{shares[0]:g}..{shares[-1]:g} ({len(shares)})"
-    return " ".join(f"{share:g}" for share in shares)
+    ends = f"{shares[0]:g}..{shares[-1]:g} ({len(shares)})" if len(shares) > 4 else ""
+    return ends or " ".join(f"{share:g}" for share in shares)

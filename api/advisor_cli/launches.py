@@ -298,8 +298,11 @@ def _rows(status: LaunchStatus) -> Iterator[tuple[str, ...]]:
             f"{job.steps:,.0f}",
         )
     yield "power", "", "", "", "", *_beside(status.watts, status.predicted_power_w, "W"), "", ""
+    # Of the jobs that began together, until another joins.
+    forecast = None if any(job.joined_at for job in status.jobs) else status.forecast
+    predicted = forecast and forecast.energy_saved and forecast.energy_saved.value
     # A difference: how far off it is in percent of itself says nothing.
-    saved = _percent(status.part_saved), _percent(_predicted_saved(status))
+    saved = _percent(status.part_saved), _percent(predicted)
     yield "energy saved", "", "", "", "", *saved, "", "", ""
 
 
@@ -308,12 +311,6 @@ def _memory(job: JobStatus) -> str:
     if job.memory_limit_mib is not None:
         return f"{job.memory_limit_mib:,} MiB"
     return "" if job.units_granted is None else "no limit"
-
-
-def _predicted_saved(status: LaunchStatus) -> float | None:
-    """Of the jobs that began together, until another joins."""
-    forecast = None if any(job.joined_at for job in status.jobs) else status.forecast
-    return forecast and forecast.energy_saved and forecast.energy_saved.value
 
 
 def _moves(status: LaunchStatus) -> list[str]:

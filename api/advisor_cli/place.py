@@ -55,8 +55,8 @@ from advisor_cli.console import (
     table_of,
 )
 
-# A larger number is no cluster but a slip of the keyboard.
-_MAX_JOBS = 100_000
+MAX_JOBS = 100_000
+"""A larger number is no cluster but a slip of the keyboard."""
 
 _ENTRY = re.compile(r"([^:*\s]+)(?:[:*]([0-9]{1,9}))?(?:\s+(\S+))?")
 
@@ -92,8 +92,8 @@ def read_entries(texts: Sequence[str], file: Path | None) -> list[_Entry]:
         ]
     if not (entries := [_entry(place, text) for place, text in places]):
         raise InputError("there are no jobs", fix="name them, such as: advisor place gemm:2 triad")
-    if sum(count for _, count, _ in entries) > _MAX_JOBS:
-        raise InputError(f"these are more than {_MAX_JOBS} jobs", fix="check the counts")
+    if sum(count for _, count, _ in entries) > MAX_JOBS:
+        raise InputError(f"these are more than {MAX_JOBS} jobs", fix="check the counts")
     return entries
 
 

@@ -1,7 +1,6 @@
 """`advisor serve`: recommendations, launches and profiles over HTTP."""
 
 import grp
-import os
 import signal
 import sys
 from contextlib import ExitStack
@@ -100,16 +99,12 @@ def serve(
         if demo:
             from advisor_api.demo import demo_settings
 
-            _leave_by_signals()
+            # Before the server listens, and where the terminal is lost, nothing is left behind
+            # either. The server takes SIGTERM by itself, and lets requests end.
+            signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
+            signal.signal(signal.SIGHUP, lambda *_: signal.raise_signal(signal.SIGTERM))
             settings = stack.enter_context(demo_settings(settings))
         serve_http(settings, options, _say_started)
-
-
-def _leave_by_signals() -> None:
-    """Before the server listens, and where the terminal is lost, nothing is left behind either."""
-    signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
-    # The server takes that one by itself, and lets requests end.
-    signal.signal(signal.SIGHUP, lambda _number, _frame: os.kill(os.getpid(), signal.SIGTERM))
 
 
 def _group(name: str) -> int:
