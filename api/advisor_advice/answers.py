@@ -681,8 +681,10 @@ def components_of_job(
         InputError: the job has no profile, or no window that can be trusted.
         StoreError: the store cannot be read.
     """
-    profile = find_profiles([name], settings, gpu_model).a
-    return components_by_share(profile, [*stored_points(settings, [name]), *bundled_solo_points()])
+    return components_by_share(
+        find_profiles([name], settings, gpu_model).a,
+        [*stored_points(settings, [name]), *bundled_solo_points()],
+    )
 
 
 def components_by_share(profile: Profile, points: Iterable[SoloPoint]) -> ComponentsOfJob:

@@ -228,5 +228,4 @@ def replicas(
         host_cores=cores,
         words=True,
     )
-    _, answer = _answer(request, read_settings(), profiles)
-    return answer
+    return _answer(request, read_settings(), profiles)[1]

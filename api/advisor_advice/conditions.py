@@ -1071,8 +1071,11 @@ def measured_windows(
         # Of a queue all are read at once: asking for each pair takes longer.
         sets = [None] if any_of else sets_of([p.job for p in profiles])
         points = [p for jobs in sets for p in store.pair_points(jobs=jobs, gpu_model=gpu_model)]
-        alone = _alone_of(p for job in by_job if points for p in store.solo_points(job=job))
-        windows += _of_points(undisputed(points), by_job, alone)
+        windows += _of_points(
+            undisputed(points),
+            by_job,
+            _alone_of(p for job in by_job if points for p in store.solo_points(job=job)),
+        )
         stored = [o for jobs in sets for o in store.observations(jobs=jobs, gpu_model=gpu_model)]
     for observation in undisputed([*newest, *stored]):
         profiled = [by_job[job] for job in observation.jobs if job in by_job]

@@ -107,8 +107,9 @@ def joining(
     criteria = replace(
         with_kept(criteria, parts, profile_set.profiles), host_cores=float(len(available_cores()))
     )
-    set_advisor = SetAdvisor.of(AdvisorInputs.read(profile_set, settings, launch.gpu_uuid))
-    given = set_advisor.answer(criteria, running)
+    given = SetAdvisor.of(AdvisorInputs.read(profile_set, settings, launch.gpu_uuid)).answer(
+        criteria, running
+    )
     if given.decision.choice is None:
         raise _apart(given.decision, joins=True)
     pair, notes = _to_launch(given.decision.chosen, jobs, given, profile_set, criteria)

@@ -151,14 +151,17 @@ def make_spec(launch: ResolvedLaunch, settings: Settings) -> LaunchSpec:
     if launch.card:
         for pair, _ in made:
             check_set_memory(pair, launch.card)
-    forecasts = [
-        (
-            replace(pair, alone_s=_ALONE_S if _begins_alone(pair, request) else None),
-            (*_over_subscribed(pair, launch), *notes),
-        )
-        for pair, notes in made
-    ]
-    return _spec(new_launch_id(), forecasts, launch)
+    return _spec(
+        new_launch_id(),
+        [
+            (
+                replace(pair, alone_s=_ALONE_S if _begins_alone(pair, request) else None),
+                (*_over_subscribed(pair, launch), *notes),
+            )
+            for pair, notes in made
+        ],
+        launch,
+    )
 
 
 def _over_subscribed(pair: LaunchSet, launch: ResolvedLaunch) -> tuple[str, ...]:

@@ -62,14 +62,11 @@ _COMMANDS = {
     "slurm": "Batch jobs that share a GPU: which jobs run together, and the agent of each node.",
 }
 
-_ROOMS = {
-    "learn": ("evaluate", "models", "next", "retrain", "train"),
-    "measure": ("colocate", "doctor", "profile", "watch"),
-}
 _MODULES = {
     **{name: f"advisor_cli.{name}" for name in _COMMANDS},
     "replicas": "advisor_cli.recommend",
-    **{name: f"advisor_cli.{room}.{name}" for room, names in _ROOMS.items() for name in names},
+    **{name: f"advisor_cli.learn.{name}" for name in ("evaluate", "models", "next", "train")},
+    **{name: f"advisor_cli.measure.{name}" for name in ("colocate", "doctor", "profile", "watch")},
     "check": "advisor_cli.measure.profile",
     "config": "advisor_cli.app",
     "jobs": "advisor_cli.data",

@@ -249,8 +249,11 @@ def table(status: LaunchStatus, width: int) -> Group:
     if sum(max(map(len, column)) + 2 for column in columns) - 2 > width:
         columns = [column for column in columns if column[0] not in _SPARE]
     names, *rows = zip(*columns, strict=True)
-    shown = plain_table(names, rows, whole=names[1:])
-    return Group(Text(_head(status), style="bold"), shown, *map(Text, _tail(status)))
+    return Group(
+        Text(_head(status), style="bold"),
+        plain_table(names, rows, whole=names[1:]),
+        *map(Text, _tail(status)),
+    )
 
 
 def unread_text(unread: str | None, unread_since: str | None, stalled_since: str | None) -> str:

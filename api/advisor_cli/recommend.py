@@ -1,11 +1,10 @@
 """`advisor recommend` and `advisor replicas`: jobs, or copies of one job, on one GPU."""
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Annotated
 
 import typer
-from rich.table import Table
 from rich.text import Text
 
 from advisor.core.gpu import ADVISED_JOBS, MOST_JOBS, MemoryFit, vendor_of
@@ -174,15 +173,15 @@ def _show_partners(partners: Partners) -> None:
     # What it needs of the GPU without a partner, and the copies that memory has room for.
     size, copies = partners.size, partners.copies_by_memory
     p99 = f", p99 {in_digits(size.latency_p99_ms)} ms" if size and size.latency_p99_ms else ""
-    lines = (
-        f"keeps {percent(size.speed)} of its speed on {size.share_percent:g} % of the SMs{p99}"
+    lines = {
+        "Alone": f"keeps {percent(size.speed)} of its speed on {size.share_percent:g} % of the SMs"
+        f"{p99}"
         if size
         else "needs the whole GPU",
-        "" if copies is None else f"enough for {copies} of it on one GPU",
-        f"advisor recommend {job} {best[0].partner}" if best else "",
-    )
-    named = zip(("Alone", "Memory", "Next"), lines, strict=True)
-    shown = tuple((name, line) for name, line in named if line)
+        "Memory": "" if copies is None else f"enough for {copies} of it on one GPU",
+        "Next": f"advisor recommend {job} {best[0].partner}" if best else "",
+    }
+    shown = tuple((name, line) for name, line in lines.items() if line)
     print_screen(Said(headline=headline, lines=shown), table_of(columns, best))
 
 
@@ -192,11 +191,13 @@ def _less(saved: Interval | None) -> str:
 
 def _show(given: ModelAdvice, details: Collection[str]) -> None:
     console, r = print_screen(first_lines(given)), given.decision
+    notes, why = given.warnings, options_not_taken(r)
     if is_pair := len(r.profiles) == ADVISED_JOBS:
-        notes: Iterable[str] = _pair_notes(given)
-        why: Iterable[str] = (*_rates(r), *given.reasons, *_other_objectives(r))
-    else:
-        why, notes = options_not_taken(r), given.warnings
+        why = iter((*_rates(r), *given.reasons, *_other_objectives(r)))
+        if measured := given.measured:
+            notes = (*notes, f"{measured.text}: {measured.at_choice} of them at this split")
+        coverage, version = percent(given.manifest.coverage), given.manifest.version
+        notes = (*notes, f"ranges are to hold {coverage} of what is measured; model {version}")
     for name, mark, lines in (("how", " ", _how(given)), ("why", "-", why), ("notes", "!", notes)):
         if name in details:
             print_list(console, name, mark, [*lines])
@@ -206,9 +207,12 @@ def _show(given: ModelAdvice, details: Collection[str]) -> None:
         for line in () if served else _same_work_lines(r, r.sharing_option or r.apart):
             console.print(Text(line, style="" if line.startswith(" ") else "bold"), soft_wrap=True)
         console.print(Text("all candidates", style="bold"))
-        print_table(_candidates(r))
-        below = f"share of {r.profiles[0].job}, %"
-        show_chart(_curves(r), title=_heading(r.request.objective), below=below)
+        heading = _heading(r.request.objective)
+        names = ("way", *(p.job for p in r.profiles), "W", "energy", "throughput", "")
+        if r.request.objective.name not in (DEFAULT_OBJECTIVE, "throughput"):
+            names = (*names, heading)
+        print_table(plain_table(names, (_candidate(r, o)[: len(names)] for o in r.options)))
+        show_chart(_curves(r), title=heading, below=f"share of {r.profiles[0].job}, %")
     elif "all" in details:
         console.print(Text("best of each way: energy and GPU hours saved", style="bold"))
         print_table(
@@ -242,15 +246,6 @@ def _rates(r: Decision) -> Iterator[str]:
     memory = p.memory_power_w
     of_memory = f", of it the memory {memory.value:.0f} W{_range(memory)}" if memory else ""
     yield f"power {p.power_w.value:.0f} W{_range(p.power_w)}{of_memory}"
-
-
-def _pair_notes(given: ModelAdvice) -> Iterable[str]:
-    measured, model = given.measured, given.manifest
-    return (
-        *given.warnings,
-        *([f"{measured.text}: {measured.at_choice} of them at this split"] if measured else ()),
-        f"ranges are to hold {percent(model.coverage)} of what is measured; model {model.version}",
-    )
 
 
 def _how(given: ModelAdvice) -> Iterator[str]:
@@ -292,13 +287,6 @@ def _other_objectives(r: Decision) -> Iterator[str]:
                 f"{p.stp.value:.2f} times the work "
                 f"an hour, {less_or_more(p.energy_saved.value)} energy"
             )
-
-
-def _candidates(r: Decision) -> Table:
-    is_shown = r.request.objective.name in (DEFAULT_OBJECTIVE, "throughput")
-    jobs, more = (p.job for p in r.profiles), () if is_shown else (_heading(r.request.objective),)
-    headings = ("way", *jobs, "W", "energy", "throughput", "", *more)
-    return plain_table(headings, (_candidate(r, option)[: len(headings)] for option in r.options))
 
 
 def _candidate(r: Decision, option: RatedSplit) -> tuple[str, ...]:
@@ -373,9 +361,11 @@ def _note(finish: Finish) -> str:
 
 def _finish_text(finish: Finish, this: Finish) -> str:
     """Energy and time of the work, and how much more they are than those of the chosen way."""
-    is_this = finish is this
-    over_j = "" if is_this else _over(finish.energy_j, this.energy_j)
-    over_s = "" if is_this else _over(finish.time_s, this.time_s)
+    over_j, over_s = (
+        ("", "")
+        if finish is this
+        else (_over(finish.energy_j, this.energy_j), _over(finish.time_s, this.time_s))
+    )
     energy, time = energy_text(finish.energy_j), duration_text(finish.time_s)
     return f"{energy:>9} {over_j:>7}  {time:>11} {over_s:>7}"
 

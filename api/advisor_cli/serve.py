@@ -102,7 +102,9 @@ def serve(
             # Before the server listens, and where the terminal is lost, nothing is left behind
             # either. The server takes SIGTERM by itself, and lets requests end.
             signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
-            signal.signal(signal.SIGHUP, lambda *_: signal.raise_signal(signal.SIGTERM))
+            signal.signal(
+                signal.SIGHUP, lambda _number, _frame: signal.raise_signal(signal.SIGTERM)
+            )
             settings = stack.enter_context(demo_settings(settings))
         serve_http(settings, options, _say_started)
 

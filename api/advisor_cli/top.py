@@ -197,8 +197,7 @@ class Letters:
     def bar(self, part: float) -> Text:
         """A part of 1."""
         full = round(_BAR_WIDTH * min(1.0, max(0.0, part)))
-        empty = self.empty * (_BAR_WIDTH - full)
-        return Text.assemble((self.full * full, "cyan"), (empty, "dim"))
+        return Text.assemble((self.full * full, "cyan"), (self.empty * (_BAR_WIDTH - full), "dim"))
 
     def line_of(self, series: HistoryValues) -> Text:
         """All of it in a few letters, between its least and its most."""
