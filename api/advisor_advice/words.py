@@ -262,7 +262,7 @@ def _risk_and_start(r: Decision, way: RatedSplit, option: Option) -> Iterator[tu
     of = f" of {limit_w:.0f}" if limit_w and not way.split.gpus else ""
     card = f" of {needs.memory_of_mib / 1024:.0f}" if needs.memory_of_mib else ""
     taken = (
-        _crash(r, isolates=option.isolates) + f"; {option.power_w.value:.0f}{of} W",
+        f"{_crash(r, isolates=option.isolates)}; {option.power_w.value:.0f}{of} W",
         "" if memory_mib is None else f"{memory_mib / 1024:.0f}{card} GiB",
         "" if cores is None else count_of(max(1, round(cores)), "host core"),
     )

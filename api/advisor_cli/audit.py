@@ -227,7 +227,7 @@ def _alone(folder: Path) -> Generator[None]:
 
 
 def _end_s(folder: Path, step_s: float) -> float:
-    """Now; where an audit of the days until then ended early, the end of those of that one."""
+    """The end of the days: now, or that of an audit that ended early within the last day."""
     note, end_s = folder / "end.json", time.time() // step_s * step_s
     if note.exists() and end_s - (before_s := float(note.read_text())) < DAY_S:
         return before_s
