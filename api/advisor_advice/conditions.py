@@ -772,10 +772,8 @@ class Conditions:
         """What is to be said of it."""
         if (factor := self.card_of(profiles)) and abs(factor.log_factor) > factor.log_stderr:
             yield factor.text
-        yield from (
-            f"{drift.text}; intervals are wider: advisor profile {drift.job}"
-            for drift in self.drifts_of(profiles)
-        )
+        for drift in self.drifts_of(profiles):
+            yield f"{drift.text}; intervals are wider: advisor profile {drift.job}"
         if text := self.outdated.get(profiles[0].gpu_model):
             yield text
         yield from dict.fromkeys(limit_warnings(profiles))

@@ -385,8 +385,8 @@ def better(
         AdvisorInputs.read(profile_set, settings, gpu.uuid, newest=observations)
     )
     request = Request(policy=settings.policy, memory_mib=gpu.memory_mib)
-    option = set_advisor.decide(with_kept(request, pair.parts, set_advisor.outlook.profiles)).choice
-    if option is None:
+    kept = with_kept(request, pair.parts, set_advisor.outlook.profiles)
+    if (option := set_advisor.decide(kept).choice) is None:
         return Resplit(refused="no split of them saves anything and keeps all limits"), None
     splits = pair.split, option.split
     now, then = set_advisor.outlook.predict(splits)
@@ -405,12 +405,12 @@ def better(
 def _whole(pair: LaunchSet, profile_set: ProfileSet, gpu: Gpu) -> tuple[Resplit, LaunchSet | None]:
     """The whole GPU for the job that is left."""
     (part,), (profile,), (share,) = pair.parts, profile_set.profiles, pair.split.shares
-    saved = _rest(profile, share, pair.split.sharing) or 0.0
+    gain = Interval.sure(1 - (_rest(profile, share, pair.split.sharing) or 0.0))
     # Two windows differ by so much, and one of each is compared.
     error = part.window_spread or RATE_SPREADS["launch-bound"][1]
-    gain = Interval.sure(1 - saved).spread_by(2 * error**2)
     made = replace(pair, split=Split((WHOLE,)), forecast=None)
-    return _offered(Resplit(split=str(made.split), worth=gain), made, profile_set, gpu)
+    offer = Resplit(split=str(made.split), worth=gain.spread_by(2 * error**2))
+    return _offered(offer, made, profile_set, gpu)
 
 
 def _offered(

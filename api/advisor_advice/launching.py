@@ -125,8 +125,14 @@ class ResolvedLaunch:
     @property
     def memory_mib(self) -> float | None:
         """Of the card: what was asked for, and no more than it has."""
-        both = (self.request.memory_mib, self.card and self.card.memory_mib)
-        return min((value for value in both if value is not None), default=None)
+        return min(
+            (
+                value
+                for value in (self.request.memory_mib, self.card and self.card.memory_mib)
+                if value is not None
+            ),
+            default=None,
+        )
 
 
 def make_spec(launch: ResolvedLaunch, settings: Settings) -> LaunchSpec:

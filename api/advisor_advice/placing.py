@@ -5,6 +5,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -214,7 +215,7 @@ def placed(
             for kind, speed in zip(placed_set.kinds, placed_set.speeds, strict=True)
         )
         plans.append((placement.seated, work, replace(placement, power_limit_w=limit_w)))
-    return max(plans, key=lambda plan: plan[:2])[2]
+    return max(plans, key=itemgetter(0, 1))[2]
 
 
 def _planned(

@@ -62,11 +62,14 @@ _COMMANDS = {
     "slurm": "Batch jobs that share a GPU: which jobs run together, and the agent of each node.",
 }
 
+_ROOMS = {
+    "learn": ("evaluate", "models", "next", "retrain", "train"),
+    "measure": ("colocate", "doctor", "profile", "watch"),
+}
 _MODULES = {
     **{name: f"advisor_cli.{name}" for name in _COMMANDS},
     "replicas": "advisor_cli.recommend",
-    **{name: f"advisor_cli.learn.{name}" for name in ("evaluate", "models", "next", "train")},
-    **{name: f"advisor_cli.measure.{name}" for name in ("colocate", "doctor", "profile", "watch")},
+    **{name: f"advisor_cli.{room}.{name}" for room, names in _ROOMS.items() for name in names},
     "check": "advisor_cli.measure.profile",
     "config": "advisor_cli.app",
     "jobs": "advisor_cli.data",
@@ -190,8 +193,12 @@ def config(as_json: AsJson = False) -> None:
     if as_json:
         say(as_json_text({"file": path and str(path), "settings": rows}))
         return
-    cells = [["-" if x is None else str(x) for x in row.values()] for row in rows]
-    print_table(plain_table(("setting", "value", "set by", "variable"), cells))
+    print_table(
+        plain_table(
+            ("setting", "value", "set by", "variable"),
+            (["-" if x is None else str(x) for x in row.values()] for row in rows),
+        )
+    )
     say(f"file, {'read' if path and path.is_file() else 'not there'}: {path}")
 
 

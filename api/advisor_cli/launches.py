@@ -1079,10 +1079,8 @@ def _plan_lines(spec: LaunchSpec, gpu: Gpu | None, settings: Settings) -> Iterat
             yield f"  {as_requested([part.job.name] * len([*alike]))}: {share.percent:g} %{units}"
             yield f"    {' '.join(part.job.command)}"
             bound, _ = read_bound(part.memory_bound)
-            limits = limit_environment(pair, share, gpu, settings)
-            yield from (
-                f"    {name}={text}" for name, text in (bound | dict(part.job.env) | limits).items()
-            )
+            variables = bound | dict(part.job.env) | limit_environment(pair, share, gpu, settings)
+            yield from (f"    {name}={text}" for name, text in variables.items())
         if pair.alone_s:
             yield f"  first those with a gate run alone for {pair.alone_s:g} s each"
         yield from (f"  memory: {_memory_text(memory)}" for memory in pair.memory(card_mib))
