@@ -60,8 +60,14 @@ def place(*jobs: str | QueuedJobs, gpus: int | None = None, **fields: Any) -> wi
     Raises:
         As `place_jobs`.
     """
-    queued = tuple(QueuedJobs(job=job) if isinstance(job, str) else job for job in jobs)
-    return place_jobs(PlacementRequest(jobs=queued, gpus=gpus, **fields), read_settings())
+    return place_jobs(
+        PlacementRequest(
+            jobs=tuple(QueuedJobs(job=job) if isinstance(job, str) else job for job in jobs),
+            gpus=gpus,
+            **fields,
+        ),
+        read_settings(),
+    )
 
 
 def place_request(request: PlacementRequest, settings: Settings) -> Request:
@@ -133,9 +139,11 @@ def placement_text(
         ModelError: there is no model, or it is damaged.
         NoSplitError: as for `place_jobs`.
     """
-    model = registry.open_champion()
     inputs = AdvisorInputs(
-        profile_set=profile_set, model=model, checked=checked, conditions=conditions
+        profile_set=profile_set,
+        model=registry.open_champion(),
+        checked=checked,
+        conditions=conditions,
     )
     return write_bytes(placed(wire_request, request, [inputs], [wire_request.gpus]))
 
@@ -188,15 +196,21 @@ def placed(
         limit_w = min(profiled_w, budget_w / count // STEP_W * STEP_W)
         (of,) = inputs
         profiles = tuple(under_limit(profile, limit_w) for profile in of.profile_set.profiles)
-        lower = replace(of, profile_set=replace(of.profile_set, profiles=profiles))
-        time_limit_s = wire_request.time_limit_s / len(tried) / 2
-        part = replace(wire_request, gpus=count, min_gain=min_gain, time_limit_s=time_limit_s)
-        with_gain = replace(request, policy=part.policy(request.policy))
-        placement, plan = _planned(part, with_gain, [lower], [count])
+        part = replace(
+            wire_request,
+            gpus=count,
+            min_gain=min_gain,
+            time_limit_s=wire_request.time_limit_s / len(tried) / 2,
+        )
+        placement, plan = _planned(
+            part,
+            replace(request, policy=part.policy(request.policy)),
+            [replace(of, profile_set=replace(of.profile_set, profiles=profiles))],
+            [count],
+        )
         left = {p.job: p.whole_gpu_rate / (p.measured or p).whole_gpu_rate for p in profiles}
-        kinds = plan.placing.kinds
         work = sum(
-            cards * speed * left[kinds[kind].name]
+            cards * speed * left[plan.placing.kinds[kind].name]
             for placed_set, cards in plan.sets.items()
             for kind, speed in zip(placed_set.kinds, placed_set.speeds, strict=True)
         )
@@ -245,8 +259,7 @@ def _planned(
     ]
     placing = Placing.of(kinds, pools, policy.deciding, policy.prices, queue)
     plan = solver.place(placing, time_limit_s=wire_request.time_limit_s)
-    notes = [text for _, texts in filled for text in texts]
-    notes += _warnings(inputs, plan)
+    notes = (*(text for _, texts in filled for text in texts), *_warnings(inputs, plan))
     return _to_wire(plan, inputs, tuple(dict.fromkeys(notes)), policy.prices.host_w), plan
 
 
@@ -271,11 +284,9 @@ def advised(
     pool = pool_of(
         set_advisor.inputs, profile_set, len(wire_request.names), kinds, decision.request
     )
-    aim = decision.request.policy.deciding
-    placing = Placing.of(
-        kinds, [pool], aim if aim in AIMS else DEFAULT_OBJECTIVE, decision.request.policy.prices
-    )
-    plan = solver.place(placing, time_limit_s=2.0)
+    policy = decision.request.policy
+    aim = policy.deciding if policy.deciding in AIMS else DEFAULT_OBJECTIVE
+    plan = solver.place(Placing.of(kinds, [pool], aim, policy.prices), time_limit_s=2.0)
     sets = [seated.launch for seated in _sets(plan) for _ in range(seated.count)]
     return replace(given, gpus=tuple(sets) if len(sets) < len(wire_request.names) else ())
 
