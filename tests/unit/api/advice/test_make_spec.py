@@ -472,7 +472,7 @@ SMALL = ("mobilenet-train-b2", "resnet50-train-b2")
 
 
 @pytest.mark.parametrize("works_s", [{}, dict.fromkeys((*SMALL, "gemm", "triad"), 3600.0)])
-@pytest.mark.parametrize(("times", "sizes"), [(1, [2, 2]), (3, [6, 1, 1])])
+@pytest.mark.parametrize(("times", "sizes"), [(1, [2, 2]), (3, [1, 1, 6])])
 def test_jobs_that_leave_room_start_together_or_beside_those_that_fill(
     card: QueueCard, tmp_path: Path, works_s: dict[str, float], times: int, sizes: list[int]
 ) -> None:
@@ -482,7 +482,7 @@ def test_jobs_that_leave_room_start_together_or_beside_those_that_fill(
     queue = QueueRun(jobs, [card], QueueFile(tmp_path / "queue"), settings, None, works_s)
     ((_, (first,)),) = queue.first_sets()
     assert len({job.name for job in first.jobs} & {"gemm", "triad"}) == (times == 1)
-    assert [len(one.jobs) for one in reversed(launched_by(queue, tmp_path))] == sizes
+    assert sorted(len(one.jobs) for one in launched_by(queue, tmp_path)) == sizes
 
 
 @pytest.mark.parametrize("done", [0.5, 1.5])
