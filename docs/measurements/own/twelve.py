@@ -1,19 +1,19 @@
 """Twelve jobs with a fixed amount of work: by `advisor run`, one after the other, and as planned.
 
-    python docs/measurements/own/twelve.py FOLDER --gpu 0    # 8 minutes of an H200
+    python docs/measurements/own/twelve.py FOLDER --gpu 0    # 8 to 12 minutes of an H200
     python docs/measurements/own/twelve.py FOLDER --table
 
 Seven trainings leave most of a GPU unused, an inference leaves a third, four jobs fill it. Each
-has as many steps as it makes alone in 15 s by its bundled profile, which is what the queue is told
-of its work. First one of each runs alone on this host as its file says, without advisor: two equal
-jobs one after the other take twice as much. By these seconds `advisor place` plans twice afterwards
-in the same `ADVISOR_HOME`: with each job's time from its start to its end, and with that of its
-steps. The queue is to take at most 10 % longer than the first: a queue must start its jobs, too, so
-no host can follow a plan that starts nothing. Neither is a bound: `place` has two jobs share a GPU.
+has as many steps as it makes alone in 15 s by its bundled profile: that is the work that the queue
+is told. Then one of each runs alone on this host as its file says, without advisor: two equal jobs
+one after the other take twice as much. By these seconds `advisor place` plans twice afterwards, in
+the same `ADVISOR_HOME`: with each job's time from its start to its end, and with that of its steps.
+The queue is to take at most 10 % longer than the first: a queue must start its jobs, too, so no
+host can follow a plan that starts nothing. Neither is a bound: `place` has two jobs share a GPU.
 
 Seconds and joules (the card's energy counter) include all starts. FOLDER gets the files of jobs and
-one file a run. twelve/twelve.json: the queue ran on another host than the jobs alone and was told
-nothing, the plans are of an empty `ADVISOR_HOME`, and what ran when is not known.
+one file a GPU; the same command goes on where it stopped. Of twelve/twelve.json the queue ran on
+another host than the jobs alone and was told nothing, and what ran when is not known.
 """
 
 import argparse
@@ -68,14 +68,18 @@ def work(steps: int, script: str, *arguments: str) -> None:
 
 def measured(gpu: int, do: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     """What it says, with seconds and joules of the card."""
+    began_s, began_mj = time.monotonic(), read(gpu, "TotalEnergyConsumption")
+    said = do()
+    joules = (read(gpu, "TotalEnergyConsumption") - began_mj) / 1e3
+    return said | {"wall_s": time.monotonic() - began_s, "energy_j": joules}
+
+
+def read(gpu: int, name: str) -> Any:
+    """A reading of NVML."""
     import pynvml
 
     pynvml.nvmlInit()
-    card = pynvml.nvmlDeviceGetHandleByIndex(gpu)
-    began_s, began_mj = time.monotonic(), pynvml.nvmlDeviceGetTotalEnergyConsumption(card)
-    said = do()
-    joules = (pynvml.nvmlDeviceGetTotalEnergyConsumption(card) - began_mj) / 1e3
-    return said | {"wall_s": time.monotonic() - began_s, "energy_j": joules}
+    return getattr(pynvml, f"nvmlDeviceGet{name}")(pynvml.nvmlDeviceGetHandleByIndex(gpu))
 
 
 def advisor(*words: str) -> dict[str, Any]:
@@ -130,22 +134,24 @@ def main() -> None:
         return
     commands = write_jobs(given.folder / "jobs")
     os.environ["ADVISOR_JOBS"] = str((given.folder / "jobs").absolute())
-    file: Path = given.folder / f"twelve-{time.strftime('%Y%m%d-%H%M%S')}.json"
-    found: dict[str, Any] = {"apart": {}}
-    # The first one alone would read the libraries from disk, those of the queue from memory.
+    file: Path = given.folder / f"twelve-{read(given.gpu, 'UUID')[4:12]}.json"
+    found: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {"apart": {}}
+    # The first start would read the libraries from disk, others from memory.
     subprocess.run([sys.executable, "-c", "import torch, transformers"], check=False)
-    for name, (workdir, command) in commands.items():
+    if "queue" not in found:
+        jobs = (f"{name}*{count}" for name, count in TWELVE.items())
+        queue = ("run", *jobs, "--gpus", str(given.gpu), "--work", f"{WORK_S:g}s")
+        found["queue"] = measured(given.gpu, lambda: advisor(*queue))
+        found["launches"] = launches({job["launch_id"] for job in found["queue"]["said"]["jobs"]})
+        file.write_text(json.dumps(found))
+    for name in [name for name in commands if name not in found["apart"]]:
+        workdir, command = commands[name]
         seen = given.folder.absolute() / f"{name}.seen"
         env = os.environ | {"CUDA_VISIBLE_DEVICES": str(given.gpu), "SEEN": str(seen)}
         run = partial(subprocess.run, command, cwd=workdir, env=env, check=True)
-        found["apart"][name] = measured(given.gpu, lambda run=run: {"exit_code": run().returncode})
-        found["apart"][name] |= json.loads(seen.read_text())
+        one = measured(given.gpu, lambda run=run: {"exit_code": run().returncode})
+        found["apart"][name] = one | json.loads(seen.read_text())
         file.write_text(json.dumps(found))
-    jobs = (f"{name}*{count}" for name, count in TWELVE.items())
-    queue = ("run", *jobs, "--gpus", str(given.gpu), "--work", f"{WORK_S:g}s")
-    found["queue"] = measured(given.gpu, lambda: advisor(*queue))
-    found["launches"] = launches({job["launch_id"] for job in found["queue"]["said"]["jobs"]})
-    file.write_text(json.dumps(found))
     counted = [f"{name}:{count}" for name, count in TWELVE.items()]
     for plan, key in PLANS.items():
         works = (f"{name}={one[key]:.1f}s" for name, one in found["apart"].items())
