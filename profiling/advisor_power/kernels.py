@@ -163,7 +163,6 @@ def duration_s(runs: Sequence[Run], execution: int) -> float:
 
 
 def _durations_ms(run: Run) -> list[float]:
-    """Of each execution of a run."""
     return [(end - start) * 1000 for start, end in zip(run.starts_s, run.ends_s, strict=True)]
 
 
@@ -291,8 +290,7 @@ def naive_curve(runs: Sequence[Run], edges_s: Floats) -> list[float | None]:
 
 
 def _in_run(run: Run, delay_s: float) -> list[tuple[float, PowerReading]]:
-    start_s = run.starts_s[0] + delay_s
-    return [(reading.at_s - start_s, reading) for reading in run.readings]
+    return [(reading.at_s - (run.starts_s[0] + delay_s), reading) for reading in run.readings]
 
 
 # The sensor is asked every 0.3 ms, so when a reading changed is not known better than this.
@@ -904,8 +902,7 @@ def steady_execution(times_ms: Sequence[Sequence[float]], margin: float) -> int:
         times_ms: Of each run, the time of each execution; runs may differ in length.
         margin: Times that differ by less than this part are the same.
     """
-    shortest = min(len(times) for times in times_ms)
-    medians = np.median([times[:shortest] for times in times_ms], axis=0)
+    medians = np.median([*zip(*times_ms, strict=False)], axis=1)
     least_left = np.minimum.accumulate(medians[::-1])[::-1]
     return int(np.argmax(medians <= (1 + margin) * least_left)) + 1
 
@@ -1190,8 +1187,8 @@ def _difference(
 def _execution_power(curve: Curve, runs: Sequence[Run], execution: int) -> Estimate:
     """Power of one execution, counted from 1, by the curve."""
     begin_s = start_s(runs, execution - 1)
-    end_s = min(begin_s + duration_s(runs, execution), float(curve.edges_s[-1]))
-    return around(*curve.mean_w(begin_s, end_s))
+    end_s = begin_s + duration_s(runs, execution)
+    return around(*curve.mean_w(begin_s, min(end_s, float(curve.edges_s[-1]))))
 
 
 def _width_ms(curve: Curve) -> float:
@@ -1393,8 +1390,9 @@ def _find_ssp(
         return float(np.mean(powers))
 
     least = shortest_run(execution_s, channel.smear_s)
-    most = max(4 * least, math.floor(_LONGEST_RUN_S / execution_s))
-    return search_ssp(end_power_w, 2 * least, least, most)
+    return search_ssp(
+        end_power_w, 2 * least, least, max(4 * least, math.floor(_LONGEST_RUN_S / execution_s))
+    )
 
 
 def _enough(powers_w: Sequence[float], runs: int) -> bool:

@@ -109,8 +109,8 @@ def evened(features: Mapping[str, float]) -> dict[str, float]:
 
 def columns(products: Sequence[Product]) -> Floats:
     """What the learned part sees, `rounded`; shape (products, columns)."""
-    others = [[*np.log(p.shape), p.units] for p in products]
-    return rounded(np.column_stack([feature_matrix(products), np.array(others).reshape(-1, 4)]))
+    others = np.array([[*np.log(p.shape), p.units] for p in products]).reshape(-1, 4)
+    return rounded(np.column_stack([feature_matrix(products), others]))
 
 
 def by_feature_w(product: Product, weights: Sequence[float]) -> dict[str, float]:
@@ -224,7 +224,11 @@ class MeasuredCards:
             return sum(abs(math.log(a / b)) for a, b in sides), abs(math.log(pace.units / units))
 
         nearest = min(of, key=distance)
-        product = Product(
+        unlike = {
+            "shape": shape not in {p.shape for p in of},
+            "units": units not in {p.units for p in of},
+        }
+        return Product(
             gpu_model=card.gpu_model,
             dtype=dtype,
             shape=shape,
@@ -233,12 +237,7 @@ class MeasuredCards:
             idle_w=card.idle_w,
             flop_per_s=nearest.work_per_cycle * units * nearest.clock_mhz * 1e6,
             clock_mhz=nearest.clock_mhz,
-        )
-        unlike = {
-            "shape": shape not in {p.shape for p in of},
-            "units": units not in {p.units for p in of},
-        }
-        return product, tuple(name for name, is_so in unlike.items() if is_so)
+        ), tuple(name for name, is_so in unlike.items() if is_so)
 
     def limit_w(self, gpu_model: str) -> float:
         """Power limit of a GPU model; infinite where it is not known."""
@@ -554,8 +553,8 @@ class InputPredictor:
         scale = factor * math.exp(log_residual)
 
         def expected_w(products: Sequence[Product]) -> Floats:
-            above = parts(products) @ np.array(of.weights) * scale
-            return np.array([p.idle_w for p in products]) + above
+            idle_w = np.array([p.idle_w for p in products])
+            return idle_w + parts(products) @ np.array(of.weights) * scale
 
         (run,) = held_to(expected_w, [product], np.array([limit_w]))
         return run, float(expected_w([run])[0])

@@ -152,7 +152,6 @@ class _InputModel:
     trees: Mapping[str, Any]
 
     def __call__(self, points: _Points) -> Floats:
-        """Expected power, W."""
         if missing := {p.dtype for p in points} - self.weights.keys():
             raise InputError(
                 f"no point of {', '.join(sorted(missing))} was learned from",
@@ -187,14 +186,15 @@ def physics_alone(points: _Points) -> _InputModel:
 def physics_and_trees(points: _Points) -> _InputModel:
     """The model."""
     weights = physics_alone(points).weights
-    trees = {
-        dtype: PriorRegressor(prior_column=0).fit(
-            np.column_stack([parts(of) @ weights[dtype], columns(of)]),
-            _above_idle_w(of),
-        )
-        for dtype, of in _by_type(points).items()
-    }
-    return _InputModel(weights, trees)
+    return _InputModel(
+        weights,
+        {
+            dtype: PriorRegressor(prior_column=0).fit(
+                np.column_stack([parts(of) @ weights[dtype], columns(of)]), _above_idle_w(of)
+            )
+            for dtype, of in _by_type(points).items()
+        },
+    )
 
 
 def residuals_of(points: _Points, expected_w: Floats) -> Residuals:
