@@ -250,10 +250,14 @@ def open_worker(
         gpu = backend.gpu
         check_safe_count(place.units, gpu, settings.home, allow_unsafe=place.allow_unsafe)
         folder = open_home(settings.home, "logs", f"{name}-{Clock().utc().replace(':', '')}")
-        workload = Job(name=name, command=(place.python, str(workload_path(script)), *options))
         with closing(NvmlSource(gpu.uuid)) as source:
             job, said = started(
-                workload, ready, backend, settings.job_environment(), folder, place.units
+                Job(name=name, command=(place.python, str(workload_path(script)), *options)),
+                ready,
+                backend,
+                settings.job_environment(),
+                folder,
+                place.units,
             )
             with closing(job):
                 yield GpuWorker(

@@ -359,8 +359,9 @@ def make_plan(
     channel: PowerChannel, *, bin_ms: float, run_s: float, runs: int, lead_s: float = 0.0
 ) -> KernelPlan:
     """What so many runs give and cost, with `lead_s` of another operation before each."""
-    readings = runs * bin_ms / channel.period_ms
-    sigma = sigma_power_w(channel.window_ms, bin_ms, channel.noise_w, readings)
+    sigma = sigma_power_w(
+        channel.window_ms, bin_ms, channel.noise_w, runs * bin_ms / channel.period_ms
+    )
     busy = runs * (run_s + lead_s)
     # From the end of a run to the start of the next, mean.
     gap_s = channel.longest_delay_s + _least_gap_s(channel) + channel.period_ms / 2000
@@ -480,7 +481,7 @@ class PolledReadings:
 
     def _reasons(self, begin_s: float, end_s: float) -> frozenset[str]:
         before = [names for at_s, names in self._looks if at_s <= begin_s][-1:]
-        within = [names for at_s, names in self._looks if begin_s < at_s <= end_s]
+        within = (names for at_s, names in self._looks if begin_s < at_s <= end_s)
         return frozenset[str]().union(*before, *within)
 
 
@@ -508,8 +509,9 @@ class LiveKernelBench:
         """
         self.worker.job.ask({"executions": executions, "gap_s": gap_s, "lead_s": lead_s})
         busy_s = executions * self.ready.execution_s + gap_s + lead_s
-        said = self.worker.job.answer(2 * busy_s + SPARE_S, "did not end")
-        return run_of(said["run"], gap_s, lead_s)
+        return run_of(
+            self.worker.job.answer(2 * busy_s + SPARE_S, "did not end")["run"], gap_s, lead_s
+        )
 
     def run(self, executions: int, gap_s: float, lead_s: float = 0.0) -> Run:
         """As `timed`, with the run's readings; `dropped` says where it cannot be used.
@@ -759,7 +761,7 @@ class Curve:
     def mean_w(self, begin_s: float, end_s: float) -> tuple[float, float]:
         """Mean power between two times, and half of its 95 % interval."""
         bins = [level_times([bin_s]) for bin_s in pairwise(self.edges_s.tolist())]
-        weights = window_parts(bins, np.array([end_s]), end_s - begin_s)[0]
+        (weights,) = window_parts(bins, np.array([end_s]), end_s - begin_s)
         variance = weights @ self.covariance @ weights
         return float(weights @ self.power_w), STANDARD_ERRORS_95 * float(np.sqrt(variance))
 
@@ -1068,8 +1070,8 @@ def analyse(
         differ = None if isinstance(difference, str) else difference.differ
         idle_w = before_w if before_w is not None and after_idle else 0.0
         low_w, high_w = curve.power_w - curve.band_w, curve.power_w + curve.band_w
-        ends_w = float(low_w.min()), float(high_w.max())
-        if fault := fault_of(ends_w, idle_w, gpu.power_limit_w, differ):
+        band_w = float(low_w.min()), float(high_w.max())
+        if fault := fault_of(band_w, idle_w, gpu.power_limit_w, differ):
             curve, no_curve = None, f"the curve that readings give is not to be believed: {fault}"
             if not isinstance(difference, str):
                 difference = replace(difference, curve_j=None, differ=None)
@@ -1271,9 +1273,9 @@ def measure_operation(
         "launches": bench.ready.launches,
         "sensor_measured_at": record.measured_at,
     }
-    name = slug(bench.ready.operation)[:80].strip("-")
     # 4 is the form of the lines; runs in another form are left where they are.
-    key = name, sha256(f"4 {write(conditions)}".encode()).hexdigest()[:8]
+    digest = sha256(f"4 {write(conditions)}".encode()).hexdigest()[:8]
+    key = slug(bench.ready.operation)[:80].strip("-"), digest
     lines: RecordLines[_Head | _TraceBlock] = RecordLines(
         open_home(home, KERNEL_REPORTS.name) / f"{slug(*key)}.jsonl.gz",
         "advisor power kernel",
@@ -1417,14 +1419,13 @@ def _run_blocks(
     Executions are of a long run and of a short one; blocks are those in all.
     """
     done, begun, total = list(kept), time.monotonic(), blocks * BLOCK_RUNS
-    before = len(done) * BLOCK_RUNS
     for number in range(len(done), blocks):
         length = executions[number % 2]
         began, runs = bench.tick(), list[Run]()
         for _ in range(BLOCK_RUNS):
             runs.append(make_run(length))
             made = number * BLOCK_RUNS + len(runs)
-            eta_s = (total - made) * (time.monotonic() - begun) / (made - before)
+            eta_s = (total - made) * (time.monotonic() - begun) / (made - len(kept) * BLOCK_RUNS)
             report(Step(f"runs of {length} executions", made, total, eta_s))
         block = _TraceBlock(runs=tuple(runs), began=began, ended=bench.tick())
         keep(block)

@@ -274,9 +274,10 @@ def waves(period_s: float, seed: int) -> tuple[LoadStage, ...]:
         seed: Of the phases at which those of the sensor's own period begin.
     """
     draw = random.Random(seed)
-    others = [_wave(WAVE, part * period_s, 0.0) for part in (1 / 2, 2 / 3, 3 / 2)]
-    locked = (_wave(LOCKED_WAVE, period_s, draw.uniform(0, period_s)) for _ in range(_PHASES))
-    return (*others, *locked)
+    return (
+        *(_wave(WAVE, part * period_s, 0.0) for part in (1 / 2, 2 / 3, 3 / 2)),
+        *(_wave(LOCKED_WAVE, period_s, draw.uniform(0, period_s)) for _ in range(_PHASES)),
+    )
 
 
 def _wave(name: str, period_s: float, first_s: float) -> LoadStage:
@@ -295,9 +296,9 @@ def recorded_sensor(gpu_model: str | None = None) -> tuple[SensorRecord, Trace]:
     of_model = next((r for r in records if gpu_model in (None, r.gpu_model)), None)
     if of_model is None:
         models = sorted({r.gpu_model for r in records})
-        of = f" of {gpu_model}" if models else ""
         raise InputError(
-            f"no recording of a power sensor{of} comes with advisor",
+            f"no recording of a power sensor{f' of {gpu_model}' if models else ''} comes with "
+            "advisor",
             fix=f"give --gpu-model one of {listed(models)}"
             if models
             else "measure a card with `advisor power sensor`, or give a recording with --trace",
@@ -417,15 +418,16 @@ def burst_poll(source: TelemetrySource, clock: Callable[[], float] = time.monoto
 
 def _power(uuid: str) -> _Poll:
     device, changes = nvml.call("nvmlDeviceGetHandleByUUID", uuid), ChangedReadings()
-    fields = list(_FIELDS.values())
 
     def poll(time_s: float) -> list[list[Any]]:
-        answers: list[Any] = nvml.reading("nvmlDeviceGetFieldValues", device, fields) or []
+        answers: list[Any] = (
+            nvml.reading("nvmlDeviceGetFieldValues", device, [*_FIELDS.values()]) or []
+        )
         lines: list[list[Any]] = []
         for name, answer in zip(_FIELDS, answers, strict=bool(answers)):
-            power_mw = nvml.milliwatts(*_FIELDS[name], answer)
-            power_w = power_mw / 1000 if power_mw else None  # no running GPU draws 0
-            lines += changes.lines(name, time_s, power_w, answer.timestamp or None)
+            power_w = (nvml.milliwatts(*_FIELDS[name], answer) or 0) / 1000
+            # No running GPU draws 0.
+            lines += changes.lines(name, time_s, power_w or None, answer.timestamp or None)
         return lines
 
     return poll
@@ -500,10 +502,9 @@ class Poller:
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(2.0)
         self._errors.seek(0)
-        lines = self._errors.read().decode(errors="replace").split("\n")
-        last = next((line.strip() for line in reversed(lines) if line.strip()), "")
+        lines = self._errors.read().decode(errors="replace").rstrip().split("\n")
         return SourceError(
-            f"the sensors cannot be recorded: {last or 'nothing says why'}",
+            f"the sensors cannot be recorded: {lines[-1].strip() or 'nothing says why'}",
             why="the process that polls them ended",
             fix="look at `nvidia-smi` and `dmesg`, then try again",
         )
@@ -960,8 +961,9 @@ def power_channel(trace: Trace, name: str) -> tuple[PowerChannel | None, str]:
     during = readings.between(bursts.begun_s, bursts.ended_s)
     first = period_of(during.times_s)
     if first is None:
-        seen = f"it changed {len(during.values)} times during the bursts"
-        return None, f"{seen}, too rarely to be fitted"
+        return None, (
+            f"it changed {len(during.values)} times during the bursts, too rarely to be fitted"
+        )
     if not first.regular:
         return None, f"only {100 * first.regular_share:.0f} % of its changes keep one period"
     used = readings.between(trace.stages[0].begun_s, bursts.ended_s)

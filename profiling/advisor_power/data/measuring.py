@@ -334,8 +334,8 @@ def _result(line: bytes) -> InputPower:
 
 def reference_for(shape: _ProductShape, dtype: str) -> InputCase:
     """Normal random numbers: what nearly everybody measures with."""
-    operands = str(next(iter(USUAL.pairs(dtype).values())))
-    return InputCase(operands=operands, shape=shape, dtype=dtype)
+    (operands,) = USUAL.pairs(dtype).values()
+    return InputCase(operands=str(operands), shape=shape, dtype=dtype)
 
 
 def with_ratios(results: Iterable[InputPower]) -> list[InputPower]:

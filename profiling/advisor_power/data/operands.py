@@ -410,8 +410,10 @@ class _Sweep:
 
     def pairs(self, dtype: str) -> dict[float, OperandPair]:
         """The operands of each level."""
-        sd = 32 if dtype in _NARROW else 1024
-        return {x: parse_operands(self.text.format(x=f"{x:g}", sd=sd)) for x in self.levels(dtype)}
+        return {
+            x: parse_operands(self.text.format(x=f"{x:g}", sd=32 if dtype in _NARROW else 1024))
+            for x in self.levels(dtype)
+        }
 
 
 def _parts(_: str) -> Sequence[float]:
@@ -647,8 +649,7 @@ def _flip(random: np.random.Generator, bits: Matrix, of: int, n: float) -> Matri
 
 def _randomize(random: np.random.Generator, bits: Matrix, of: int, end: str, n: float) -> Matrix:
     mask = _mask(bits, of, end, n)
-    drawn = random.integers(0, 1 << of, bits.shape, dtype=bits.dtype)
-    return (bits & ~mask) | (drawn & mask)
+    return (bits & ~mask) | (random.integers(0, 1 << of, bits.shape, dtype=bits.dtype) & mask)
 
 
 def _clear(_: np.random.Generator, bits: Matrix, of: int, end: str, n: float) -> Matrix:

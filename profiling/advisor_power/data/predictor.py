@@ -220,8 +220,8 @@ class MeasuredCards:
             )
 
         def distance(pace: _Pace) -> tuple[float, float]:
-            sides = zip(pace.shape, shape, strict=True)
-            return sum(abs(math.log(a / b)) for a, b in sides), abs(math.log(pace.units / units))
+            off = (abs(math.log(a / b)) for a, b in zip(pace.shape, shape, strict=True))
+            return sum(off), abs(math.log(pace.units / units))
 
         nearest = min(of, key=distance)
         unlike = {
@@ -426,8 +426,8 @@ def find_input_model(home: Path, gpu_model: str | None = None) -> Path | None:
     if gpu_model is not None:
         folders.append(bundled_folder(gpu_model))
         with suppress(ModelError):  # loading a damaged model raises; no other one replaces it
-            cards = _read_input_manifest(folders[0]).known.cards
-            if gpu_model not in {card.gpu_model for card in cards}:
+            known = _read_input_manifest(folders[0]).known
+            if all(card.gpu_model != gpu_model for card in known.cards):
                 folders.reverse()
     folders += sorted(BUNDLED.glob("*"))
     return next((folder for folder in folders if (folder / MANIFEST).exists()), None)
@@ -522,8 +522,10 @@ class InputPredictor:
         flop = 2.0 * math.prod(wanted.shape)
         usual = replace(product, features=of.usual) if of.usual is not None else None
         usual_w = usual and self._run(usual, of, 1.0, limit_w)[1]
-        values = zip(feature_matrix([product])[0], of.ranges, strict=True)
-        outside = (v < low - _OUTSIDE or v > high + _OUTSIDE for v, (low, high) in values)
+        outside = (
+            not low - _OUTSIDE <= value <= high + _OUTSIDE
+            for value, (low, high) in zip(feature_matrix([product])[0], of.ranges, strict=True)
+        )
         if any(outside) or abs(wanted.features["a_zeros"] - wanted.features["b_zeros"]) > _OUTSIDE:
             unlike = (*unlike, "fingerprint")
         return InputPrediction(
