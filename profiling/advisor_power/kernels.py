@@ -194,7 +194,8 @@ def _run_j(block: _TraceBlock, idle_w: float) -> float | None:
         return None
     counted_j, time_s = last.energy_j - first.energy_j, last.at_s - first.at_s
     idle_s = time_s - sum(run.length_s for run in block.runs)
-    return (counted_j - idle_w * idle_s) / len(block.runs) if counted_j > 0 < time_s else None
+    spent_j = (counted_j - idle_w * idle_s) / len(block.runs)
+    return spent_j if counted_j > 0 and time_s > 0 else None
 
 
 def fit_clock(
@@ -816,7 +817,7 @@ def deconvolve(stitched: Stitched, sensor: PowerChannel, edges_s: Floats) -> Cur
     tau_s, power_w = stitched.tau_s[inside], stitched.power_w[inside]
     late = (np.arange(_DELAYS) + 0.5) / _DELAYS - 0.5 if sensor.late_s else np.zeros(1)
     ends_s = tau_s + sensor.delay_spread_ms / 1000 * late[:, None]
-    # Before the run power is that of before since 100 s: longer than any window.
+    # Power is that of before the runs since 100 s ago: longer than any window.
     levels = [level_times([span_s]) for span_s in ((-100.0, 0.0), *pairwise(parts_s.tolist()))]
     parts = window_parts(levels, ends_s.ravel(), sensor.window_ms / 1000, sensor.response)
     parts = parts.reshape(*ends_s.shape, len(levels))
@@ -1310,10 +1311,9 @@ def _kept(
     lines: RecordLines[_Head | _TraceBlock],
 ) -> tuple[_RunLengths | None, list[_TraceBlock]]:
     """Lengths and blocks that are in the file; None and none where there is nothing yet."""
-    whole = lines.resume()
-    if not whole:
+    first, *rest = lines.resume() or [None]
+    if first is None:
         return None, []
-    first, *rest = whole
     blocks = [line for line in rest if isinstance(line, _TraceBlock)]
     if not isinstance(first, _Head) or len(blocks) < len(rest):
         raise StoreError(f"{lines.path} does not begin with conditions", fix=_FRESH)
@@ -1401,7 +1401,7 @@ def _enough(powers_w: Sequence[float], runs: int) -> bool:
     if len(powers_w) < _LEAST_READINGS:
         return False
     error_w = float(np.std(powers_w, ddof=1)) / math.sqrt(len(powers_w))
-    # A third of what lengths may differ by: then they can be compared.
+    # Within a third of what lengths may differ by they can be compared; 20 runs must do.
     return error_w <= _STEADY_WITHIN / 3 * float(np.mean(powers_w)) or runs >= 20
 
 

@@ -207,8 +207,8 @@ class Call:
 
     def named(self, name: str) -> str | None:
         """What is in the quotes of the argument with a name; None: it is left out."""
-        of_name = (a.partition("=") for a in self.arguments if a.startswith(f"{name}="))
-        return next((json.loads(quoted) for _, _, quoted in of_name), None)
+        given = (a.removeprefix(f"{name}=") for a in self.arguments if a.startswith(f"{name}="))
+        return next(map(json.loads, given), None)
 
     def __str__(self) -> str:
         return f"{self.name}({','.join(self.arguments)})" if self.arguments else self.name
@@ -327,19 +327,14 @@ def _call(text: str, at: int, stages: tuple[Stage, ...]) -> tuple[Call, int]:
         names = tuple(name for name, word in WORDS.items() if word.stage in stages)
         kind = "source" if "source" in stages else "operation"
         raise _unknown(text, begin.start(1), name, names, kind)
+    if word.stage not in stages and "source" in stages:
+        raise _error(text, begin.start(1), f"{name} is no source", "an operand begins with one")
     if word.stage not in stages:
-        what, fix = (
-            "cannot stand here",
-            {
-                "source": "an operand has one source, its first word",
-                "cast": "a matrix is cast once, before operations on bits",
-            }.get(
-                word.stage, "operations on values come before the cast, and not after random_bits"
-            ),
-        )
-        if "source" in stages:
-            what, fix = "is no source", "an operand begins with one"
-        raise _error(text, begin.start(1), f"{name} {what}", fix)
+        why = {
+            "source": "an operand has one source, its first word",
+            "cast": "a matrix is cast once, before operations on bits",
+        }.get(word.stage, "operations on values come before the cast, and not after random_bits")
+        raise _error(text, begin.start(1), f"{name} cannot stand here", why)
     match = word.pattern.match(text, at)
     if match is None:
         raise _error(
