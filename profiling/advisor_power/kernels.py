@@ -711,7 +711,9 @@ def recorded_kernel(
         more = f", and {len(there) - _NAMED} more" if len(there) > _NAMED else ""
         raise InputError(
             f"{_words(operation, before, units)} is not among the measured kernels that come with "
-            f"advisor{f' on {gpu_model}' if gpu_model else ''}",
+            f"advisor{f' on {gpu_model}' if gpu_model else ''}"
+            if there
+            else "no measured kernel comes with this version of advisor",
             why="a replay has only what was measured",
             fix=f"there is {listed(there[:_NAMED])}{more}"
             if there
