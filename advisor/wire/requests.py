@@ -62,8 +62,11 @@ class Bounds:
             schema["fail_fast"] = True
         if self.check is None:
             return schema
-        check = {"type": "no-info", "function": partial(_checked, self.check)}
-        return {"type": "function-after", "schema": schema, "function": check}
+        return {
+            "type": "function-after",
+            "schema": schema,
+            "function": {"type": "no-info", "function": partial(_checked, self.check)},
+        }
 
     def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> Any:
         more = {"description": self.says, "enum": list(self.choices)}
