@@ -99,10 +99,9 @@ def _rows(rows: int, *shape: int) -> torch.Tensor:
 
 
 def _mlp(*widths: int) -> nn.Sequential:
-    layers = (
-        layer for pair in itertools.pairwise(widths) for layer in (nn.Linear(*pair), nn.ReLU())
-    )
-    return nn.Sequential(*layers)[:-1]
+    return nn.Sequential(
+        *(layer for pair in itertools.pairwise(widths) for layer in (nn.Linear(*pair), nn.ReLU()))
+    )[:-1]
 
 
 LOADS = {

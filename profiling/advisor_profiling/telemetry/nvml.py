@@ -170,17 +170,17 @@ class _Gpm:
         for position, name in enumerate(wanted):
             request.metrics[position].metricId = METRICS[name]
         call("nvmlGpmMetricsGet", request)
-        return {name: _value(request.metrics[place]) for place, name in enumerate(wanted)}
+        answers = {name: request.metrics[place] for place, name in enumerate(wanted)}
+        # Any code but success is about this metric alone: what breaks the GPU fails the call.
+        return {
+            name: float(of.value) if of.nvmlReturn == 0 and math.isfinite(of.value) else None
+            for name, of in answers.items()
+        }
 
     def close(self) -> None:
         for sample in self._samples:
             call("nvmlGpmSampleFree", sample)
         self._samples = []
-
-
-def _value(answer: Any) -> float | None:
-    # Any code but success is about this metric alone: what breaks the GPU fails the call.
-    return float(answer.value) if answer.nvmlReturn == 0 and math.isfinite(answer.value) else None
 
 
 AVERAGE, INSTANT = 185, 186
