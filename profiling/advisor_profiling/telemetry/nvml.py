@@ -510,11 +510,7 @@ def _set_power_limit(gpu_uuid: str, limit_w: float) -> None:
             ) from error
 
 
-def main(gpu_uuid: str) -> None:
-    """Put the limit back, unless a process of advisor holds the GPU: that one has done so."""
-    with suppress(BusyError), gpu_lock((settings := read_settings()).lock_dir, gpu_uuid):
-        put_back(gpu_uuid, settings.runtime_dir)
-
-
 if __name__ == "__main__":
-    main(sys.argv[1])
+    # A process of advisor that holds the GPU has put the limit back.
+    with suppress(BusyError), gpu_lock((settings := read_settings()).lock_dir, sys.argv[1]):
+        put_back(sys.argv[1], settings.runtime_dir)
