@@ -463,8 +463,9 @@ def _open(
     noise: str | None = None,
 ) -> AbstractContextManager[Testbed]:
     """The GPU, or the replay of recorded pairs or sets, whichever the plan is about."""
-    jobs, sets = plan.most_jobs, plan.has_sets
-    return open_testbed(settings, gpu, source, mode, logs, jobs=jobs, sets=sets, noise=noise)
+    return open_testbed(
+        settings, gpu, source, mode, logs, jobs=plan.most_jobs, sets=plan.has_sets, noise=noise
+    )
 
 
 def _jobs(settings: Settings, gpu: str, console: Console) -> dict[str, Job]:
