@@ -266,7 +266,10 @@ def why_no_profile(points: Iterable[SoloPoint]) -> str | None:
     if WHOLE in shares and len(shares) > 1:
         return None
     if WHOLE in shares:
-        return f"only the one at {WHOLE:g} % can be used, and a smaller share is needed, too"
+        return (
+            f"only the one at {WHOLE:g} % can be used, and a smaller share is needed, too, or "
+            "sm_active_percent for an estimate"
+        )
     whole = sorted({_fault(point) for point in flagged if point.share_percent == WHOLE})
     return f"at {WHOLE:g} % {', '.join(whole)}" if whole else f"there is no point at {WHOLE:g} %"
 

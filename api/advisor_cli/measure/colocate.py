@@ -311,7 +311,7 @@ def colocate(
     allow_unsafe: AllowUnsafe = False,
     as_json: AsJson = False,
 ) -> None:
-    """Measure pairs or sets of jobs on one GPU at splits: rates, and the power of all.
+    """Measure pairs or sets of jobs on one GPU at splits: their rates and the power.
 
     Each point is kept as soon as it is measured; after Ctrl-C or a crash the same command goes on.
 

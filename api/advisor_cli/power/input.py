@@ -195,7 +195,7 @@ def input_power(
 
     Each case is computed in a steady loop, its output is checked, and power is measured over a
     window, with normal random numbers as a reference in between. Results are kept: after Ctrl-C
-    the same command goes on. docs/input-power.md.
+    the same command goes on. More in docs/input-power.md.
 
     Example: advisor power input zeros --predict
     """

@@ -315,7 +315,7 @@ def kernel(
     call: Annotated[
         str,
         typer.Option(
-            metavar="MODULE:FUNCTION", help="Command to measure instead of a named operation"
+            metavar="MODULE:FUNCTION", help="Function to measure instead of a named operation"
         ),
     ] = "",
     rotate: Annotated[
