@@ -64,8 +64,8 @@ from advisor_models.registry import (
     RETRAIN,
     SPLIT,
     UNCAPPED,
+    HeadFacts,
     Manifest,
-    Of,
     TrainedHead,
     bounds_of_stratum,
     figure_word,
@@ -80,14 +80,12 @@ _Features: TypeAlias = dict[str, Floats]
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Head:
+class Head(HeadFacts):
     """A quantity of a pair at splits, learned as the logarithm of its distance to a prior.
 
+    Of a job, the functions get the side of each job first in turn.
+
     Attributes:
-        name: As in the manifest, and of the file with its trees.
-        of: What it has a value of: for "job" the functions get each job's side first in turn.
-        prior: What `prior_of` gives, in words; another prior needs other words, since a model that
-            was trained over one must not be used with the other.
         features_of: What the model sees of the jobs.
         prior_of: The target without learning, shape (n,); the features are given so that nothing is
             worked out twice.
@@ -95,11 +93,6 @@ class Head:
             Infinite where it is not known; None: nothing does.
     """
 
-    name: str
-    of: Of
-    target: str
-    unit: str
-    prior: str
     features_of: Callable[[Sequence[Side]], _Features]
     prior_of: Callable[[Sequence[Side], _Features], Floats]
     limit_of: Callable[[Sequence[Side]], float] | None = None

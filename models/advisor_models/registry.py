@@ -121,16 +121,15 @@ Of = Literal["job", "pair"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TrainedHead:
-    """A head of a model: prediction = exp(mean of its trees) x prior.
+class HeadFacts:
+    """What a head of a model predicts.
 
     Attributes:
         name: Such as "speed" or "power"; the file of its trees has the same name.
+        of: What it has a value of.
         unit: Of the target; "1" is a ratio.
-        prior: What the trees tell the logarithm of the distance to, in words.
-        features: Names in the order of the columns.
-        ranges: Smallest and largest value of each feature in training.
-        intervals: Bounds by stratum.
+        prior: What the trees tell the logarithm of the distance to, in words; another prior needs
+            other words, since a model that was trained over one must not be used with the other.
     """
 
     name: str
@@ -138,6 +137,18 @@ class TrainedHead:
     target: str
     unit: str
     prior: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainedHead(HeadFacts):
+    """A head of a model: prediction = exp(mean of its trees) x prior.
+
+    Attributes:
+        features: Names in the order of the columns.
+        ranges: Smallest and largest value of each feature in training.
+        intervals: Bounds by stratum.
+    """
+
     features: tuple[str, ...]
     ranges: tuple[tuple[float, float], ...]
     intervals: Strata

@@ -11,7 +11,6 @@ from types import MappingProxyType
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from advisor.core.objectives import (
@@ -44,7 +43,6 @@ from advisor_training.learners import (
     Fitted,
     HeldOut,
     Learner,
-    Mask,
     OnFold,
     Regressors,
     extra_trees,
@@ -54,7 +52,7 @@ from advisor_training.learners import (
     leave_out,
     paper_learner,
 )
-from advisor_training.rows import Data, Rows, flat
+from advisor_training.rows import Data, Mask, Rows, flat
 from advisor_training.scoring import (
     COVERAGE,
     QUESTIONS,
@@ -689,6 +687,6 @@ def evaluate_local(predictor: ModelPredictor, data: Data) -> dict[str, Any]:
     }
 
 
-def _within(intervals: Iterable[Interval], measured: Floats) -> npt.NDArray[np.bool_]:
+def _within(intervals: Iterable[Interval], measured: Floats) -> Mask:
     bounds = np.array([(interval.low, interval.high) for interval in intervals])
     return (bounds[:, 0] <= measured) & (measured <= bounds[:, 1])

@@ -16,8 +16,6 @@ from advisor.core.wording import count_of
 from advisor.predict.profiles import ACTIVITY, Floats, Profile
 from advisor_training.rows import make_data
 
-PairNames: TypeAlias = tuple[str, str]
-
 Use: TypeAlias = tuple[float, ...]
 """What a job uses of the whole GPU, in parts of what there is; NaN where it is not known."""
 
@@ -37,7 +35,7 @@ class OpenPair:
         uses: What each job uses of the GPU alone.
     """
 
-    jobs: PairNames
+    jobs: tuple[str, str]
     minutes: float
     uses: PairUse
     requests: int = 0
@@ -137,10 +135,10 @@ class MeasuredSoFar:
     gpu_model: str
     jobs: Collection[str]
     profiles: Mapping[str, Profile]
-    measured: Collection[PairNames]
+    measured: Collection[tuple[str, str]]
     learned: Sequence[PairUse]
     pairs_of: Mapping[str, int]
-    requests: Mapping[PairNames, int]
+    requests: Mapping[tuple[str, str], int]
     checked: bool
     drifting: Collection[str] = ()
 

@@ -69,9 +69,10 @@ from advisor_models.registry import (
     read_artefact,
     write_artefact,
 )
-from advisor_training.learners import LEARNERS, HeldOut, Mask, OnFold, leave_job_out
+from advisor_training.learners import LEARNERS, HeldOut, OnFold, leave_job_out
 from advisor_training.rows import (
     LeftOut,
+    Mask,
     PointSet,
     Rows,
     job_classes,
@@ -216,15 +217,13 @@ class _Refused:
 
 
 @dataclass(frozen=True, slots=True)
-class RefusedPoints:
-    """All points that were left out for one reason.
+class RefusedPoints(LeftOut):
+    """All points that were left out for one of the `REASONS`.
 
     Attributes:
         example: Why the first of them was.
     """
 
-    reason: _Reason
-    points: int
     example: str
     point_ids: tuple[str, ...]
 
@@ -484,8 +483,7 @@ def _regret(rows: Rows, of_test: HeldOut) -> float:
     return 1 - float(parts[0]) if len(parts) else np.nan
 
 
-FigureName: TypeAlias = Literal["error", "regret"]
-FIGURES: tuple[FigureName, ...] = ("error", "regret")
+_FIGURES: tuple[Literal["error", "regret"], ...] = ("error", "regret")
 
 # Of a group that decides: drawing again from three jobs hardly ever shows another sign.
 _LEAST_JOBS = 4
@@ -511,7 +509,7 @@ class ComparedFigure:
     """
 
     group: str
-    figure: FigureName
+    figure: Literal["error", "regret"]
     tests: int
     jobs: int
     champion_percent: float
@@ -537,7 +535,7 @@ def compare(
 ) -> tuple[ComparedFigure, ...]:
     """Both figures of two `scores` over every group, a mask of their rows, that has some."""
     compared: list[ComparedFigure] = []
-    for (group, mask), figure in itertools.product(groups.items(), FIGURES):
+    for (group, mask), figure in itertools.product(groups.items(), _FIGURES):
         both = champion[["left_out", "job_a", "job_b"]][mask]
         both = both.assign(champion=champion[figure], challenger=challenger[figure]).dropna()
         if both.empty:
@@ -689,12 +687,10 @@ class RetrainReport:
     def summary(self) -> str:
         """One line for the mail of cron."""
         verdict = f"replaces {self.replaced}" if self.outcome == "promoted" else "stays"
-        line = f"{self.champion} {verdict}: {self.why}; "
-        line += count_of(self.new_points, "new point")
-        if out := sum(of_reason.points for of_reason in self.left_out):
-            reasons = ", ".join(f"{refused.points} {refused.reason}" for refused in self.left_out)
-            line += f", {out} left out: {reasons}"
-        return line
+        line = f"{self.champion} {verdict}: {self.why}; {count_of(self.new_points, 'new point')}"
+        counts = {refused.reason: refused.points for refused in self.left_out}
+        reasons = ", ".join(f"{points} {reason}" for reason, points in counts.items())
+        return f"{line}, {sum(counts.values())} left out: {reasons}" if counts else line
 
 
 @contextmanager

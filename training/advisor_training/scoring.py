@@ -46,7 +46,6 @@ from types import MappingProxyType
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from advisor.core.gpu import EQUAL, Split, best_within_tie
 from advisor.core.objectives import (
@@ -99,15 +98,16 @@ from advisor_training.learners import (
     HeadLearner,
     HeldOut,
     Learner,
-    Mask,
     has_other_runs,
     leave_out,
 )
 from advisor_training.rows import (
     BASELINES,
     Data,
+    Mask,
     Measurement,
     Names,
+    Numbers,
     ResultsBySplit,
     Rows,
     flat,
@@ -213,7 +213,7 @@ class Residuals:
     def __len__(self) -> int:
         return len(self.values)
 
-    def take(self, which: npt.NDArray[np.bool_]) -> "Residuals":
+    def take(self, which: Mask) -> "Residuals":
         """Those for which `which`, as long as the residuals, is true."""
         return Residuals(
             self.values[which],
@@ -510,7 +510,7 @@ class Resamples:
         return _estimate(float(np.median(samples)), samples[order][places])
 
 
-def _estimate(value: float, drawn: npt.NDArray[np.float64]) -> Interval:
+def _estimate(value: float, drawn: Floats) -> Interval:
     low, high = np.quantile(drawn, (_OUTSIDE, 1 - _OUTSIDE))
     return Interval(value, float(low), float(high))
 
@@ -591,9 +591,7 @@ def head_errors(rows: Rows, predicted: HeldOut, learner: HeadLearner, kind: str 
     return np.abs(expected[is_known] / measured[is_known] - 1)
 
 
-def _results(
-    rows: Rows, row: npt.NDArray[np.int64], speeds: Floats, power_w: Floats
-) -> list[SplitResult]:
+def _results(rows: Rows, row: Numbers, speeds: Floats, power_w: Floats) -> list[SplitResult]:
     """Results at rows with speeds, shape (n, 2), and powers, W, shape (n,)."""
     rates = np.column_stack([rows.solo_rate_a, rows.solo_rate_b])[row]
     watts = np.column_stack([rows.solo_power_a_w, rows.solo_power_b_w])[row]

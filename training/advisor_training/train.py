@@ -12,19 +12,17 @@ small jobs these are large, and matter little.
 """
 
 import hashlib
-import importlib
+import importlib.metadata
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from importlib import metadata
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 from sklearn.ensemble import ExtraTreesRegressor
 
 from advisor.core.gpu import WHOLE
@@ -93,7 +91,6 @@ from advisor_training.learners import (
     HeadLearner,
     HeldOut,
     Learner,
-    Mask,
     OnFold,
     Regressors,
     extra_trees,
@@ -106,7 +103,17 @@ from advisor_training.learners import (
     leave_out,
     predicted,
 )
-from advisor_training.rows import LeftOut, Names, Rows, flat, make_data, make_rows, read_measured
+from advisor_training.rows import (
+    LeftOut,
+    Mask,
+    Names,
+    Numbers,
+    Rows,
+    flat,
+    make_data,
+    make_rows,
+    read_measured,
+)
 from advisor_training.scoring import (
     COVERAGE,
     Calibrated,
@@ -598,7 +605,7 @@ def make_artefact(
             "part_of_features": PART_OF_FEATURES,
             "seed": SEED,
         },
-        libraries={name: metadata.version(name) for name in LIBRARIES},
+        libraries={name: importlib.metadata.version(name) for name in LIBRARIES},
         files={},
     )
     return named(manifest, {**trees_files(trained.regressors.by_head, inputs), **more})
@@ -638,7 +645,7 @@ class TrainingData:
     weight: Floats
     jobs: Names
 
-    def folds(self) -> Iterator[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]:
+    def folds(self) -> Iterator[tuple[Numbers, Numbers]]:
         """For each job the rows without it and those with it: the `cv` of `cross_val_score`."""
         for job in np.unique(self.jobs):
             is_tested = np.any(self.jobs == job, axis=1)
@@ -725,7 +732,7 @@ def write_single_window(
     manifest = SingleWindowManifest(
         profiles=len(profiles),
         dataset_sha256=dataset_sha256(points),
-        libraries={name: metadata.version(name) for name in LIBRARIES},
+        libraries={name: importlib.metadata.version(name) for name in LIBRARIES},
         files=hashes(files),
     )
 
