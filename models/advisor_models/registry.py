@@ -155,7 +155,6 @@ class TrainedHead(HeadFacts):
 
 
 def _head_faults(head: TrainedHead) -> dict[str, bool]:
-    """What types do not say, and whether it is wrong."""
     strata = head.intervals.keys()
     return {
         f"a feature of {head.name} has no range, or a range no feature": (
@@ -732,8 +731,11 @@ class Registry:
             yield
 
 
-def model_rows(registry: Registry) -> list[ModelRow]:
-    """All models, the bundled one first; a damaged one is one row of the list, not its end.
+def model_list(registry: Registry, limit: int | None = None) -> ModelList:
+    """All models, the champion first, then the newest, and what became of them.
+
+    A damaged one is one row of the list, not its end. At most so many models and changes as `limit`
+    says; None: all of them.
 
     Raises:
         ModelError: the history cannot be read.
@@ -757,18 +759,6 @@ def model_rows(registry: Registry) -> list[ModelRow]:
                 error=fault,
             )
         )
-    return rows
-
-
-def model_list(registry: Registry, limit: int | None = None) -> ModelList:
-    """All models, the champion first, then the newest, and what became of them.
-
-    At most so many models and changes as `limit` says; None: all of them.
-
-    Raises:
-        ModelError: the history cannot be read.
-    """
-    rows = model_rows(registry)
     rows.sort(key=lambda row: (row.champion, row.created_at or ""), reverse=True)
     return ModelList(models=tuple(rows[:limit]), history=tuple(registry.history()[::-1][:limit]))
 

@@ -448,7 +448,6 @@ def _measurement(
 def _medians(
     points: Iterable[PairPoint], solos: Sequence[SoloReference]
 ) -> dict[Split, SplitResult]:
-    """One result for each split: medians over its points."""
     splits = sorted(grouped(points, split_of).items())
     return {split: _median(of_split, solos) for split, of_split in splits}
 

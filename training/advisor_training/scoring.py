@@ -381,7 +381,6 @@ def _reach(residuals: Residuals, bounds: Strata) -> tuple[Floats, Floats]:
 
 
 def _bounded(residuals: Residuals, bounds: Strata) -> Residuals:
-    """Residuals with bounds."""
     places = {place_of(name) for name in bounds}
     if SPLIT in places:
         places.add(LIMITED)
@@ -390,7 +389,6 @@ def _bounded(residuals: Residuals, bounds: Strata) -> Residuals:
 
 
 def _ends(residuals: Residuals, bounds: Strata) -> tuple[Floats, Floats]:
-    """The lower and the upper bound of each residual."""
     models = [""] * len(residuals) if residuals.gpu_model is None else residuals.gpu_model.tolist()
     each = zip(residuals.stratum.tolist(), models, strict=True)
     bounds_of_rows = [bounds_of_stratum(bounds, *names) for names in each]
