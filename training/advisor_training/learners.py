@@ -423,9 +423,6 @@ class HeldOut(Predicted):
     row: Numbers
     tested: Mask
 
-    def __len__(self) -> int:
-        return len(self.row)
-
     def by_measurement(self, rows: Rows, which: Mask) -> list[tuple[tuple[str, int], list[int]]]:
         """Places of the answers about rows of a mask, for each (left out, measurement), sorted."""
         places = np.flatnonzero(which[self.row])

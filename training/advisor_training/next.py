@@ -247,9 +247,8 @@ def _checks_and_profiles(so_far: MeasuredSoFar) -> Iterator[NextStep]:
     if not so_far.checked:
         why = f"no check of SM counts was run on {so_far.gpu_model}"
         yield NextStep(kind="check", jobs=(), why=why, minutes=_CHECK_MINUTES)
-    requests: Counter[str] = Counter()
-    for jobs, count in so_far.requests.items():
-        requests.update(dict.fromkeys(jobs, count))
+    each = (Counter(dict.fromkeys(jobs, count)) for jobs, count in so_far.requests.items())
+    requests = sum(each, Counter[str]())
     lacking = [job for job in so_far.jobs if job in so_far.drifting or job not in so_far.profiles]
     for job in sorted(lacking, key=lambda job: (-requests[job], job)):
         drifts = job in so_far.profiles

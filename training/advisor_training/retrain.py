@@ -532,9 +532,8 @@ class ComparedFigure:
 
 def compare(
     champion: pd.DataFrame, challenger: pd.DataFrame, groups: Mapping[str, Mask]
-) -> tuple[ComparedFigure, ...]:
+) -> Iterator[ComparedFigure]:
     """Both figures of two `scores` over every group, a mask of their rows, that has some."""
-    compared: list[ComparedFigure] = []
     for (group, mask), figure in itertools.product(groups.items(), _FIGURES):
         both = champion[["left_out", "job_a", "job_b"]][mask]
         both = both.assign(champion=champion[figure], challenger=challenger[figure]).dropna()
@@ -543,21 +542,18 @@ def compare(
         jobs = both["left_out"].nunique()
         pairs = list(zip(both["job_a"], both["job_b"], strict=True))
         gain = Resamples(pairs).mean((both["champion"] - both["challenger"]).to_numpy())
-        compared.append(
-            ComparedFigure(
-                group=group,
-                figure=figure,
-                tests=len(both),
-                jobs=jobs,
-                champion_percent=rounded_percent(both["champion"].mean()),
-                challenger_percent=rounded_percent(both["challenger"].mean()),
-                gain_percent=rounded_percent(gain.value),
-                low_percent=rounded_percent(gain.low),
-                high_percent=rounded_percent(gain.high),
-                decides=jobs >= _LEAST_JOBS and len(set(pairs)) >= _LEAST_PAIRS,
-            )
+        yield ComparedFigure(
+            group=group,
+            figure=figure,
+            tests=len(both),
+            jobs=jobs,
+            champion_percent=rounded_percent(both["champion"].mean()),
+            challenger_percent=rounded_percent(both["challenger"].mean()),
+            gain_percent=rounded_percent(gain.value),
+            low_percent=rounded_percent(gain.low),
+            high_percent=rounded_percent(gain.high),
+            decides=jobs >= _LEAST_JOBS and len(set(pairs)) >= _LEAST_PAIRS,
         )
-    return tuple(compared)
 
 
 def decide(compared: Sequence[ComparedFigure], news: Sequence[str]) -> tuple[bool, str]:
@@ -571,17 +567,15 @@ def decide(compared: Sequence[ComparedFigure], news: Sequence[str]) -> tuple[boo
         return False, f"worse for {listed(map(_words, worse))}"
     if better := [figure for figure in compared if figure.is_better]:
         return True, f"better for {listed(map(_words, better))}"
-    if news:
-        return True, f"not worse, and has seen {listed(news)}"
-    return True, "not worse, and has learned from newer points"
+    seen = f"seen {listed(news)}" if news else "learned from newer points"
+    return True, f"not worse, and has {seen}"
 
 
 def _words(figure: ComparedFigure) -> str:
-    gain = (
-        f"{abs(figure.gain_percent):.2f} [{figure.low_percent:.2f} "
-        f"{figure.high_percent:.2f}] points"
+    return (
+        f"{figure.group} ({figure.figure} by {abs(figure.gain_percent):.2f} "
+        f"[{figure.low_percent:.2f} {figure.high_percent:.2f}] points)"
     )
-    return f"{figure.group} ({figure.figure} by {gain})"
 
 
 HALF_LIFE_DAYS = 30.0
@@ -646,7 +640,7 @@ def _compare_with(
         **{f"GPU model {name}": models == name for name in np.unique(models)},
         **{f"job class {code}": codes == code for code in np.unique(codes) if code},
     }
-    return compare(scores(rows, of_champion), tests, groups)
+    return tuple(compare(scores(rows, of_champion), tests, groups))
 
 
 _Outcome: TypeAlias = Literal["nothing-new", "promoted", "kept"]

@@ -1099,10 +1099,12 @@ def _is_unread(
 
 
 def _origin(observation: Observation) -> dict[str, Any]:
-    names = ("gpu_model", "gpu_uuid", "units_total", "mode", "power_limit_w", "started_at")
     same = {
         name: getattr(observation, name)
-        for name in (*names, "driver", "host", "tool_version", "written_by")
+        for name in (
+            *("gpu_model", "gpu_uuid", "units_total", "mode", "power_limit_w", "started_at"),
+            *("driver", "host", "tool_version", "written_by"),
+        )
     }
     # Of the card: the same pair at the same split is one row, however often it is launched.
     return {**same, "run": f"launches on {observation.gpu_uuid}", "source": OBSERVED_SOURCE}
