@@ -467,14 +467,13 @@ class ModelPredictor:
         values, n = self.values(profiles, splits), len(splits)
         (power_w,) = values[POWER.name]
         (memory_power_w,) = values.get(MEMORY_POWER.name, np.full((1, 3, n), np.nan))
-        speeds = map(possible_speeds, profiles, values[SPEED.name])
         factors = np.full((2, n), np.nan)
         if (efficiency := self._efficiency(profiles)) is not None:
             factors[:, [split.is_limited for split in splits]] = np.array([efficiency]).T
         return Predictions(
             splits=tuple(splits),
             solo=solo_of(profiles),
-            speeds=np.stack([*speeds], axis=1),
+            speeds=np.stack([*map(possible_speeds, profiles, values[SPEED.name])], axis=1),
             power_w=power_w,
             latencies_p99_ms=np.full((3, len(profiles), n), np.nan),
             memory_power_w=memory_power_w,

@@ -440,8 +440,12 @@ def _measurement(
         repeats=tuple(_medians(of_repeat, solos) for _, of_repeat in sorted(repeats.items())),
         observed=point.source == OBSERVED_SOURCE,
     )
-    shared = (split for kind in KINDS for split in measurement.splits[kind].values())
-    fastest = max(speed for result in shared for speed in result.speeds)
+    fastest = max(
+        speed
+        for results in measurement.splits.values()
+        for result in results.values()
+        for speed in result.speeds
+    )
     return DISTURBED if fastest > FASTEST else measurement
 
 

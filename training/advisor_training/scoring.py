@@ -469,8 +469,7 @@ def without_counters(profile: Profile) -> Profile:
         name: column if name in NEEDED else np.full_like(column, np.nan)
         for name, column in profile.values.items()
     }
-    missing = tuple(name for name in COLUMNS if name not in NEEDED)
-    return replace(profile, values=values, missing=missing)
+    return replace(profile, values=values, missing=tuple(n for n in COLUMNS if n not in NEEDED))
 
 
 DRAWS = 1000

@@ -143,8 +143,7 @@ DRAWS = 5
 
 def gpu_models(rows: Rows) -> list[str]:
     """GPU models that can be left out; none where there is one only."""
-    names = np.unique(rows.gpu_model).tolist()
-    return [name for name in names if _is_enough(rows, rows.gpu_model == name)]
+    return [n for n in np.unique(rows.gpu_model).tolist() if _is_enough(rows, rows.gpu_model == n)]
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -236,12 +235,12 @@ def add_pairs(
 
 def fits(rows: Rows) -> int:
     """How many fits it takes to leave each GPU model out, and to add pairs of it."""
-    count = 0
-    for name in gpu_models(rows):
-        mask = rows.gpu_model == name
-        added = [n for n in _ADDED if 0 < n < len(np.unique(rows.pair[mask]))]
-        count += len(rows.take(~mask).jobs) + 1 + len(added) * DRAWS
-    return count
+    masks = [rows.gpu_model == name for name in gpu_models(rows)]
+    pairs = [len(np.unique(rows.pair[mask])) for mask in masks]
+    return sum(
+        len(rows.take(~mask).jobs) + 1 + DRAWS * sum(0 < added < n for added in _ADDED)
+        for mask, n in zip(masks, pairs, strict=True)
+    )
 
 
 def mean_held(carried: _Carried, rows: Rows, draws: Sequence[HeldOut]) -> dict[str, float]:
@@ -318,9 +317,9 @@ def _residuals(carried: _Carried, rows: Rows, held_out: HeldOut) -> dict[str, Re
 def _without_limit(residuals: Residuals) -> Strata:
     """Of all GPU models together: another one is like none of them more than like the others."""
     bounds = bounds_of(replace(residuals, gpu_model=None))
-    of_limit = {n: b for n, b in bounds.items() if place_of(n) == LIMITED}
-    rest = {name: b for name, b in bounds.items() if name not in of_limit}
-    return {n.replace(LIMITED, SPLIT, 1): b for n, b in of_limit.items()} | rest
+    # Those at the limit first: where both are known, the one below it stands.
+    names = sorted(bounds, key=lambda name: place_of(name) != LIMITED)
+    return {name.replace(LIMITED, SPLIT, 1): bounds[name] for name in names}
 
 
 def _is_enough(rows: Rows, mask: Mask) -> bool:
@@ -557,9 +556,11 @@ def _figures(
     for name in SCORED:
         scores = fractions(rows, held_out, OBJECTIVES[name], POLICY.tie)
         word = f"oracle_{name.replace('-', '_')}"
-        figures[word] = float(scores.mean())
-        figures[f"{word}_p10"] = float(np.quantile(scores, 0.1))
-        figures[f"{word}_worst"] = float(scores.min())
+        figures |= {
+            word: float(scores.mean()),
+            f"{word}_p10": float(np.quantile(scores, 0.1)),
+            f"{word}_worst": float(scores.min()),
+        }
     for kind, where in (("nine", ""), ("uncapped", "uncapped_")):
         for learner in learners:
             figures[f"{where}{figure_word(learner.head.name)}_mean_error"] = float(
