@@ -104,8 +104,11 @@ def inputs_of(head: Head, sides: Sequence[Side]) -> tuple[Float32s, tuple[Floats
     _Features are all of the first part, then all of the next, shape (parts x n, features); priors
     are of each part, shape (n,).
     """
-    views = [(side, *beside(sides, n)) for n, side in enumerate(sides)]
-    views = views if head.of == "job" else [tuple(sides)]
+    views = (
+        [(side, *beside(sides, n)) for n, side in enumerate(sides)]
+        if head.of == "job"
+        else [tuple(sides)]
+    )
     features = [head.features_of(view) for view in views]
     priors = [head.prior_of(view, f) for view, f in zip(views, features, strict=True)]
     return np.concatenate([*map(matrix, features)]), tuple(priors)

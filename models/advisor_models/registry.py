@@ -643,13 +643,10 @@ class Registry:
         check_intervals(manifest := model.manifest)
         figures_here = model.bundled_figures()
         check_intervals(replace(manifest, figures=figures_here))
-        figures = {
-            **manifest.figures,
-            **{f"bundled_{name}": of for name, of in figures_here.items()},
-        }
+        figures = {f"bundled_{name}": of for name, of in figures_here.items()}
         with self._locked():
             if self.champion() != version:
-                self._record("promote", version, replace(manifest, figures=figures), at)
+                self._record("promote", version, {**manifest.figures, **figures}, at)
         return manifest
 
     def rollback(self) -> Manifest:
@@ -668,7 +665,7 @@ class Registry:
                 )
             version = promotions[-1].replaced
             manifest = self.open(version).manifest
-            self._record("rollback", version, manifest)
+            self._record("rollback", version, manifest.figures)
         return manifest
 
     def remove(self, version: str) -> bool:
@@ -697,14 +694,18 @@ class Registry:
         return promotions[-1].replaced if promotions else BUNDLED_NAME
 
     def _record(
-        self, action: Action, version: str, manifest: Manifest, at: datetime | None = None
+        self,
+        action: Action,
+        version: str,
+        figures: Mapping[str, float],
+        at: datetime | None = None,
     ) -> None:
         change = ChampionChange(
             at=(at or datetime.now(UTC)).isoformat(timespec="seconds"),
             action=action,
             version=version,
             replaced=self.champion(),
-            figures=manifest.figures,
+            figures=figures,
         )
         line = write(change).encode() + b"\n"
         with (self._folder / "history.jsonl").open("ab+") as file:

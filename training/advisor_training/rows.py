@@ -733,8 +733,10 @@ def active_idle_fill(
         active_idle_above_of(model): active_idle_above_w(of_model, profiles)
         for model, of_model in sorted(grouped(measurements, lambda m: m.gpu_model).items())
     }
-    positive = {name: above_w for name, above_w in of_models.items() if above_w > 0}
-    return {ACTIVE_IDLE_ABOVE: active_idle_above_w(measurements, profiles)} | positive
+    return {
+        ACTIVE_IDLE_ABOVE: active_idle_above_w(measurements, profiles),
+        **{name: above_w for name, above_w in of_models.items() if above_w > 0},
+    }
 
 
 def active_idle_above_w(
@@ -811,9 +813,7 @@ class PointSet:
     sources: tuple[PointsSource, ...] = ()
 
     def __iter__(self) -> Iterator[PairPoint | SoloPoint]:
-        yield from self.pairs
-        yield from self.profiled
-        yield from self.references
+        return iter((*self.pairs, *self.profiled, *self.references))
 
     def __or__(self, more: "PointSet") -> "PointSet":
         """The points of both, each once."""
