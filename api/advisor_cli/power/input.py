@@ -339,8 +339,8 @@ def train(
     settings = read_settings()
     measured, unused = _read(points or [], settings.home, with_bundled=with_bundled)
     folder = out or model_folder(settings.home)
-    with leaving_out("patterns") as tick:
-        trained = training.fit_inputs(measured, tick, gpu_model)
+    with leaving_out() as on_stage:
+        trained = training.fit_inputs(measured, on_stage("fitting"), gpu_model)
     manifest = training.write_input_model(folder, trained)
     told = {
         "version": manifest.version,
