@@ -154,9 +154,11 @@ def _words_for(placer: str, d: Decision) -> Pasted:
 def _show_partners(partners: Partners) -> None:
     """Print partners, the best size alone and how many copies there is memory for."""
     job, best = partners.job, partners.partners
-    headline = (
-        f"PARTNERS of {job} on one GPU ({partners.gpu_model}): the {len(best)} best of "
-        f"{partners.looked_at} jobs, and what is saved against separate GPUs"
+    number = f"{partners.looked_at} jobs"
+    headline = f"PARTNERS of {job} on one GPU ({partners.gpu_model}): " + (
+        f"the {len(best)} best of {number}, and what is saved against separate GPUs"
+        if best
+        else f"none of {number} saves anything beside it within these limits"
     )
     price: Columns[Partner] = [("cost", lambda p: _less(p.cost_saved))]
     columns: Columns[Partner] = [
@@ -182,7 +184,7 @@ def _show_partners(partners: Partners) -> None:
         lines.append(("Memory", f"enough for {copies} of it on one GPU"))
     if best:
         lines.append(("Next", f"advisor recommend {job} {best[0].partner}"))
-    print_screen(Said(headline=headline, lines=tuple(lines)), table_of(columns, best))
+    print_screen(Said(headline=headline, lines=tuple(lines)), table_of(columns, best) if best else None)
 
 
 def _less(saved: Interval | None) -> str:

@@ -26,6 +26,7 @@ from advisor_advice import placing
 from advisor_advice.answers import (
     SetAdvisor,
     _best_size,  # pyright: ignore[reportPrivateUsage]
+    best_partners,
     gpu_warnings,
     request_of,
 )
@@ -244,6 +245,20 @@ def test_the_size_is_the_smallest_that_keeps_the_speed() -> None:
     assert size
     assert (size.share_percent, size.speed, size.latency_p99_ms) == (30.0, 0.96, 9.0)
     assert _best_size(profile("a")) is None
+
+
+def test_partners_keep_the_latency_that_was_asked_for(tmp_path: Path) -> None:
+    """Of the job itself and of partners that serve; its job file counts as well."""
+    settings = replace(settings_of(tmp_path), jobs_dir=tmp_path)
+    free, kept = (
+        {partner.partner for partner in best_partners("llm-serve-30", settings, request).partners}
+        for request in (Request(), Request(default_max_p99_ms=250.0))
+    )
+    assert kept
+    assert "llm-serve-30" in free - kept
+    (tmp_path / "llm-serve-30.yaml").write_text("command: python serve.py\nmax_p99_ms: 1\n")
+    with pytest.raises(NoSplitError, match="p99 latency of 169 ms, above 1 ms"):
+        best_partners("llm-serve-30", settings, Request())
 
 
 # Placements: by the same policy and the same path as advice on one GPU.
