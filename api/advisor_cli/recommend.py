@@ -184,7 +184,9 @@ def _show_partners(partners: Partners) -> None:
         lines.append(("Memory", f"enough for {copies} of it on one GPU"))
     if best:
         lines.append(("Next", f"advisor recommend {job} {best[0].partner}"))
-    print_screen(Said(headline=headline, lines=tuple(lines)), table_of(columns, best) if best else None)
+    print_screen(
+        Said(headline=headline, lines=tuple(lines)), table_of(columns, best) if best else None
+    )
 
 
 def _less(saved: Interval | None) -> str:

@@ -65,6 +65,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 import numpy as np
 import numpy.typing as npt
 
+from advisor.core.gpu import named_model
 from advisor.core.telemetry import ENERGY_GPU, POWER_GPU, POWER_MEMORY, TelemetrySource
 from advisor.core.wording import listed
 from advisor.errors import InputError, SourceError
@@ -314,9 +315,10 @@ def recorded_sensor(gpu_model: str | None = None) -> tuple[SensorRecord, Trace]:
             "no recording of a power sensor comes with this version of advisor",
             fix="measure a card with `advisor power sensor`, or give a recording with --trace",
         )
-    of_model = next((r for r in records if gpu_model in (None, r.gpu_model)), None)
+    models = sorted({r.gpu_model for r in records})
+    named = gpu_model and named_model(gpu_model, models)
+    of_model = next((r for r in records if named in (None, r.gpu_model)), None)
     if of_model is None:
-        models = sorted({r.gpu_model for r in records})
         raise InputError(
             f"no recording of a power sensor of {gpu_model} comes with advisor",
             fix=f"give --gpu-model one of {listed(models)}",

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from advisor.core.gpu import vendor_of
+from advisor.core.gpu import named_model, vendor_of
 from advisor.core.records import Observation, PairPoint, SoloPoint
 from advisor.errors import StoreError
 from advisor.files import PUBLIC_FILE, replace_file
@@ -59,7 +59,8 @@ def show_next(
     points = with_all_bundled(pairs, solos, PointsSource(MEASURED_HERE, len(pairs), len(solos)))
     # That of most points here; of the bundled ones where there are none.
     of_points = Counter(record.gpu_model for record in (*pairs, *solos, *observations))
-    model = gpu_model or max(of_points, key=lambda name: of_points[name], default=GPU_MODEL)
+    most = max(of_points, key=lambda name: of_points[name], default=GPU_MODEL)
+    model = named_model(gpu_model or most, {point.gpu_model for point in points.profiled})
     sound, faults = sound_jobs(settings.jobs_dir)
     say_lines((f"! {fault}" for fault in faults), err=True)
     so_far = measured_so_far(

@@ -11,7 +11,6 @@ logarithm of measured over physical power above idle.
 """
 
 import math
-import re
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,7 +20,7 @@ from typing import TypeVar
 import numpy as np
 from cachetools import LRUCache
 
-from advisor.core.gpu import check_card_units
+from advisor.core.gpu import check_card_units, named_model
 from advisor.core.objectives import Interval
 from advisor.core.records import grouped
 from advisor.errors import InputError, ModelError
@@ -173,16 +172,17 @@ class MeasuredCards:
 
     def card(self, gpu_model: str | None = None) -> _MeasuredCard:
         """The card of a GPU model; None: the only one."""
-        names = [card.gpu_model for card in self.cards]
+        names = [*dict.fromkeys(card.gpu_model for card in self.cards)]
         if gpu_model is None and len(names) == 1:
             return self.cards[0]
-        if gpu_model not in names:
+        named = gpu_model and named_model(gpu_model, names)
+        if named not in names:
             lack = "no GPU model was named" if gpu_model is None else f"{gpu_model} has no inputs"
             raise InputError(
                 f"{lack}: there are measured ones of {', '.join(names)}",
                 fix="name one of these as GPU model, or measure: advisor power input",
             )
-        return next(card for card in self.cards if card.gpu_model == gpu_model)
+        return next(card for card in self.cards if card.gpu_model == named)
 
     def product(
         self,
@@ -423,30 +423,22 @@ def model_folder(home: Path) -> Path:
     return open_home(home, _MODEL_FOLDER)
 
 
-def bundled_folder(gpu_model: str) -> Path:
-    """The folder of the model of a GPU model, if one comes with advisor."""
-    return BUNDLED / re.sub(r"[^a-z0-9]+", "-", gpu_model.lower())
-
-
 def find_input_model(home: Path, gpu_model: str | None = None) -> Path | None:
     """The folder of the model in use; None: there is none.
 
-    A model of this host goes first, unless it is of another GPU model and a bundled one is of the
-    named one; last goes the first bundled model.
+    That of this host goes before those that come with advisor; of a GPU model, the first of it.
+
+    Raises:
+        InputError: none is of that GPU model.
+        ModelError: one of them is damaged; another one does not replace it.
     """
-    trained = home / _MODEL_FOLDER
-    first = [trained]
-    if gpu_model is not None:
-        try:
-            is_of = gpu_model in {
-                card.gpu_model for card in _read_input_manifest(trained).known.cards
-            }
-        except ModelError:
-            is_of = True  # loading a damaged model raises; another one does not replace it
-        named = bundled_folder(gpu_model)
-        first = [trained, named] if is_of else [named, trained]
-    folders = (*first, *sorted(BUNDLED.glob("*")))
-    return next((folder for folder in folders if (folder / MANIFEST).exists()), None)
+    places = home / _MODEL_FOLDER, *sorted(BUNDLED.glob("*"))
+    folders = [folder for folder in places if (folder / MANIFEST).exists()]
+    if gpu_model is None or not folders:
+        return next(iter(folders), None)
+    cards = {folder: _read_input_manifest(folder).known.cards for folder in folders}
+    wanted = MeasuredCards(tuple(c for of in cards.values() for c in of), ()).card(gpu_model)
+    return next(folder for folder, of in cards.items() if wanted in of)
 
 
 def load_input_model(home: Path, gpu_model: str | None = None) -> "InputPredictor":
