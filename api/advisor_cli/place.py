@@ -280,10 +280,12 @@ _FEW = 4
 def _show(
     placement: Placement, prices: Prices, *, pairs: bool, schedule: bool, notes: bool
 ) -> None:
-    queue, remarks = placement.queue, [*_remarks(placement)]
+    queue, risks = placement.queue, placement.risks
+    remarks = [remark for remark in _remarks(placement) if remark not in risks]
     lines = [
         *(_queue_lines(placement, queue) if queue else _lines(placement)),
         *_slowest(placement),
+        *(("Risk", risk) for risk in risks),
     ]
     when = "when and where" if queue else "launches"
     options = f"--pairs (all sets) --schedule ({when}) --notes ({len(remarks)}) --json"
