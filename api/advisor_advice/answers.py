@@ -614,7 +614,8 @@ def best_partners(
     request.check_limits(profile_set.profiles)
     promised = promised_p99_ms((p.job for p in profiles), settings.jobs_dir)
     request = replace(
-        request.with_card_memory(profile_set.a.gpu_model), max_p99_ms=promised | request.max_p99_ms
+        request.with_card_memory(profile_set.a.gpu_model),
+        max_p99_ms={**promised, **request.max_p99_ms},
     )
     if broken := request.violations_alone(profile_set.a):
         raise NoSplitError(f"{job} cannot keep its limits beside any job: {broken[0].text}")
