@@ -598,6 +598,8 @@ def best_partners(
 ) -> Partners:
     """The ten partners with which most GPU time is saved, where the jobs are to share.
 
+    Jobs that did not come with advisor go first: the others are examples.
+
     Raises:
         InputError: the job has no profile, there is not just one GPU model that it could be on, or
             a limit is not for this job.
@@ -628,7 +630,10 @@ def best_partners(
         except (InputError, NoSplitError):
             continue
         partners += partner_of(decision)
-    partners.sort(key=lambda p: (p.verdict != "share", -p.gpu_time_saved.value))
+    examples = {point.job for point in bundled_solo_points()}
+    partners.sort(
+        key=lambda p: (p.partner in examples, p.verdict != "share", -p.gpu_time_saved.value)
+    )
     used_mib, card_mib = profile_set.a.memory_used_mib, request.memory_mib
     fit = int(MEMORY_PART * card_mib / used_mib) if used_mib and card_mib is not None else None
     return Partners(
