@@ -268,8 +268,6 @@ def _more_gpus(texts: Sequence[str], first: str | None) -> dict[str, int]:
 
 _Seats: TypeAlias = tuple[tuple[str, float], ...]
 
-_WIDTH = 110
-
 # GPUs of a queue whose jobs are listed; there can be thousands, and --json has all.
 _GPUS = 12
 
@@ -309,10 +307,10 @@ def _show(
     console = print_screen(Said(headline=headline, lines=(*lines, ("More", options))), totals)
     if pairs:
         console.print(Text("all sets", style="bold"))
-        print_table(table_of(_SET_COLUMNS, placement.sets), _WIDTH)
+        print_table(table_of(_SET_COLUMNS, placement.sets))
     if schedule and queue:
         console.print(Text("the whole queue to its end", style="bold"))
-        print_table(table_of(_PLAN_COLUMNS, plans.items()), _WIDTH)
+        print_table(table_of(_PLAN_COLUMNS, plans.items()))
     if schedule:
         console.print(Text(when, style="bold"))
         for line in _gpus(placement.sets, queue) if queue else _launches(placement):
@@ -444,7 +442,7 @@ _SET_COLUMNS: Columns[SeatedSet] = (
     ("times", lambda seated: seated.count),
     ("GPU", lambda seated: seated.gpu_model),
     ("jobs, as of advisor launch", lambda seated: seated.launch),
-    ("speeds", _shared_only(lambda seated: " ".join(percent(job.speed) for job in seated.jobs))),
+    ("speeds, %", _shared_only(lambda s: " ".join(f"{100 * job.speed:.0f}" for job in s.jobs))),
     (
         "p99 ms, at most",
         lambda seated: (

@@ -27,8 +27,6 @@ from advisor_training.rows import MEASURED_HERE, PointsSource, with_all_bundled
 # Under this name the command would hide Python's own `next`.
 app = typer.Typer(invoke_without_command=True)
 
-_WIDTH = 140
-
 _COLUMNS: Columns[NextStep] = (
     ("what", lambda step: f"{step.kind} {' + '.join(step.jobs)}".strip()),
     ("minutes", lambda step: f"{step.minutes:.1f}"),
@@ -122,7 +120,7 @@ def _print(
         say(f"nothing to measure on {so_far.gpu_model} in {minutes:g} minutes")
         return
     say(f"to measure on {so_far.gpu_model}, {minutes:g} GPU minutes at most:")
-    print_table(table_of(_COLUMNS, steps), _WIDTH)
+    print_table(table_of(_COLUMNS, steps))
     profiles = [step for step in steps if step.kind != "pair"]
     commands = list(dict.fromkeys(step.command for step in profiles))
     if pairs := ",".join("+".join(step.jobs) for step in steps if step.kind == "pair"):

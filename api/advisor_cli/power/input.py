@@ -106,7 +106,7 @@ def predicted_table(products: Sequence[InputPrediction]) -> Table:
         *PREDICTED,
         ("unlike", lambda product: " ".join(product.unmeasured)),
     )
-    return table_of(columns, products, [name for name, _ in PREDICTED])
+    return table_of(columns, products)
 
 
 def _notes_of(products: Sequence[InputPrediction]) -> Iterator[str]:
@@ -267,7 +267,7 @@ def _predict(
     if as_json:
         say(as_json_text(answer))
         return
-    print_table(predicted_table(answer.predictions), width=140)
+    print_table(predicted_table(answer.predictions))
     # What the predictions rest on, and what of them does not.
     first = answer.predictions[0]
     rest = (
