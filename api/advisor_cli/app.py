@@ -14,10 +14,19 @@ from typing import Any, NoReturn
 import typer
 
 import advisor
-from advisor.core.wording import PrintableFormatter
+from advisor.core.wording import PrintableFormatter, folded
 from advisor.errors import BROKEN_PIPE, DISTRIBUTION, AdvisorError, InputError, exit_codes, install
 from advisor.settings import read_settings
-from advisor_cli.console import HELP, LazyGroup, as_json_text, imported, say, with_places
+from advisor_cli.console import (
+    HELP,
+    LazyGroup,
+    as_json_text,
+    imported,
+    plain_console,
+    say,
+    say_lines,
+    with_places,
+)
 
 # Commands in the order of the help, with its line. Each is a function or a group of its name, or
 # the `app` of a module, which is imported when it is called: all together load every component.
@@ -196,7 +205,12 @@ def _fail(error: AdvisorError) -> NoReturn:
     if "--json" in sys.argv:
         with suppress(OSError):  # the disk that is full may be that of the output
             say(as_json_text({"error": {"code": error.code, "message": with_places(str(error))}}))
-    say(with_places("advisor: " + "\n".join(error.lines())), err=True)
+    lines = with_places("advisor: " + "\n".join(error.lines())).split("\n")
+    if sys.stderr.isatty():
+        width = plain_console(stderr=True).width
+        # A step is a command to be pasted.
+        lines = [line if line.startswith("  ") else folded(line, width) for line in lines]
+    say_lines(lines, err=True)
     sys.exit(error.exit_code)
 
 
