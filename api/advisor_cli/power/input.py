@@ -9,7 +9,7 @@ import typer
 from rich.table import Table
 
 from advisor.core.objectives import Interval
-from advisor.core.wording import count_of
+from advisor.core.wording import count_of, folded
 from advisor.errors import AdvisorError, InputError, JobError
 from advisor.formats.wire import to_plain
 from advisor.settings import read_settings
@@ -274,7 +274,7 @@ def _predict(
         f"expected of {first.gpu_model}, {first.units} SMs, not measured; {answer.coverage:.0%} "
         f"intervals; {model.manifest.line}"
     )
-    say_lines((rest, *_notes_of(answer.predictions)))
+    say_lines(folded(line, 80) for line in (rest, *_notes_of(answer.predictions)))
 
 
 def _show(
