@@ -334,21 +334,21 @@ ACTIVE_IDLE_OVER_W = 45.0
 
 SPEED_ERRORS: Mapping[SetClass, tuple[float, float]] = MappingProxyType(
     {
-        "own SMs": (0.66, 1.34),
-        "own SMs, one fills": (0.53, 1.13),
+        "own SMs": (0.66, 1.32),
+        "own SMs, one fills": (0.54, 1.13),
         "none fills": (0.65, 1.54),
-        "fills": (0.89, 1.07),
+        "fills": (0.89, 1.08),
         "fills beside another": (0.82, 1.41),
-        "beside one that fills": (0.56, 2.06),
-        "fills, guessed": (0.82, 1.19),
-        "fills beside another, guessed": (0.53, 2.1),
-        "beside one that fills, guessed": (0.37, 2.72),
+        "beside one that fills": (0.56, 1.99),
+        "fills, guessed": (0.8, 1.2),
+        "fills beside another, guessed": (0.54, 2.09),
+        "beside one that fills, guessed": (0.37, 2.74),
         "beside several that fill, guessed": (0.18, 5.43),
-        "fills, one limit": (0.77, 1.23),
+        "fills, one limit": (0.78, 1.22),
         "beside one that fills, one limit": (0.58, 1.74),
-        "fills, guessed, one limit": (0.72, 1.41),
+        "fills, guessed, one limit": (0.73, 1.4),
         "beside one that fills, guessed, one limit": (0.54, 1.89),
-        "time-sliced": (0.79, 1.23),
+        "time-sliced": (0.77, 1.35),
     }
 )
 """Measured for each 1 predicted, of jobs that were not fitted to: the ends of 90 %, raised by one
@@ -362,27 +362,27 @@ _SLICED_ELSEWHERE = (0.74, 1.48)
 POWER_ERRORS: Mapping[SetClass, tuple[float, float]] = MappingProxyType(
     {
         "own SMs": (0.83, 1.18),
-        "own SMs, one fills": (0.9, 1.08),
+        "own SMs, one fills": (0.9, 1.07),
         "none fills": (0.86, 1.22),
-        "fills": (0.83, 1.06),
-        "beside one that fills": (0.9, 1.11),
-        "fills, guessed": (0.82, 1.06),
-        "beside one that fills, guessed": (0.87, 1.12),
-        "time-sliced": (0.79, 1.2),
+        "fills": (0.83, 1.05),
+        "beside one that fills": (0.9, 1.1),
+        "fills, guessed": (0.83, 1.05),
+        "beside one that fills, guessed": (0.87, 1.11),
+        "time-sliced": (0.83, 1.17),
     }
 )
 """The same of the watts of a set, by the last class in their order of any of its jobs."""
 
 ENERGY_ERRORS: Mapping[SetClass, tuple[float, float]] = MappingProxyType(
     {
-        "own SMs": (0.86, 1.35),
-        "own SMs, one fills": (0.87, 1.08),
-        "none fills": (0.82, 1.18),
+        "own SMs": (0.86, 1.32),
+        "own SMs, one fills": (0.87, 1.09),
+        "none fills": (0.82, 1.16),
         "fills": (0.95, 1.21),
-        "beside one that fills": (0.85, 1.09),
-        "fills, guessed": (0.95, 1.22),
-        "beside one that fills, guessed": (0.83, 1.11),
-        "time-sliced": (0.89, 1.21),
+        "beside one that fills": (0.85, 1.08),
+        "fills, guessed": (0.94, 1.22),
+        "beside one that fills, guessed": (0.84, 1.11),
+        "time-sliced": (0.91, 1.16),
     }
 )
 """The same for the energy of the work on separate GPUs, relative to that of sharing."""

@@ -13,19 +13,18 @@ is over that alone, the geometric mean and the longest, without four servers tha
 
 import json
 import math
-import re
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from statistics import fmean, median
+from statistics import fmean
 from typing import Any
 
 import numpy as np
-from policy import Measured, Sets, Ways, Window, among, measured, questions
+from policy import Measured, among, measured, questions
 
-from advisor.core.gpu import WHOLE, Split
+from advisor.core.gpu import Split
 from advisor.decide.decision import decide
 from advisor.decide.limits import Request
 from advisor.errors import NoSplitError
@@ -50,7 +49,7 @@ Came = tuple[float, float, float, bool, list[float]]
 def main() -> None:
     """A block for all sets in which the same ways were measured."""
     request = Request(policy=read_settings().policy)
-    ways = {key: of for key, of in {**measured(), **asked()}.items() if key[0] == GPU_MODEL}
+    ways = {key: of for key, of in measured().items() if key[0] == GPU_MODEL}
     found = [(of, came(of, predictor, request)) for of, predictor in questions(request, ways)]
     blocks = list[dict[str, Any]]()
     print(f"|measured|way|{'|'.join(HEADS)}|\n|---|---|{'--:|' * len(HEADS)}")
@@ -66,38 +65,6 @@ def main() -> None:
     if "--write" in sys.argv:
         page = HERE.parents[1] / "api/advisor_audit/against.json"
         page.write_text(json.dumps(blocks, indent=1) + "\n")
-
-
-def asked() -> Sets:
-    """Sets of own/asked_sets.py, by what each job did alone on the same GPU."""
-    alone: dict[tuple[str, str], list[Sequence[float]]] = defaultdict(list)
-    found: dict[tuple[str, ...], Ways] = defaultdict(lambda: defaultdict(list))
-    rows = map(json.loads, (HERE / "own/asked-h200.jsonl").open())
-    for row in sorted(rows, key=lambda row: len(row["jobs"])):
-        names = [re.fullmatch(r"([^@~!]+)(?:@(\d+))?(~?)((?:!1)?)", n) for n in row["jobs"]]
-        jobs, limits, turns, low = zip(*(one.groups() for one in names if one), strict=True)
-        rates, p99s, watts = row["rates_per_s"], row["p99_ms"], row["power_w"]
-        if len(jobs) == 1:
-            alone[row["uuid"], jobs[0]].append((rates[0], watts, p99s[0] or math.nan))
-            continue
-        own = [[*map(median, zip(*alone[row["uuid"], job], strict=True))] for job in jobs]
-        speeds = tuple(rate / usual for rate, (usual, _, _) in zip(rates, own, strict=True))
-        apart_w = sum(speed * w for speed, (_, w, _) in zip(speeds, own, strict=True))
-        shares = tuple(float(limit or WHOLE) for limit in limits)
-        sharing = "time-sliced" if any(turns) else "limited" if any(limits) else "uncapped"
-        split = Split(shares, sharing, tuple(n for n, is_low in enumerate(low) if is_low))
-        alone_ms = tuple(p99_ms for _, _, p99_ms in own)
-        found[jobs][split].append(
-            Window(
-                saved=1 - watts / apart_w,
-                speeds=speeds,
-                p99_ms=tuple(p99s),
-                alone_ms=alone_ms,
-                above=(0.0,) * len(speeds),
-                per_joule=sum(speeds) / watts,
-            )
-        )
-    return {(GPU_MODEL, jobs): ways for jobs, ways in found.items()}
 
 
 def came(of: Measured, predictor: Predictor, request: Request) -> Mapping[str, Came]:

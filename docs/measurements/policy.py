@@ -13,8 +13,10 @@ Then random sets of three to five jobs that leave most of the GPU idle, one or t
 how many are refused, also by an even chance of every limit, and without that of p99.
 """
 
+import json
 import math
 import random
+import re
 import statistics
 import sys
 from collections import defaultdict
@@ -22,11 +24,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from operator import itemgetter
+from pathlib import Path
 
 import numpy as np
 
 from advisor.core.gpu import ADVISED_JOBS, WHOLE, Split, without_limits
-from advisor.core.records import PointPart, SoloPoint
+from advisor.core.records import SoloPoint
 from advisor.decide.decision import Outlook, decide
 from advisor.decide.limits import CHANCES, P99_WEIGHTS, WEIGHTS, Request, is_served
 from advisor.errors import InputError, NoSplitError
@@ -217,17 +220,56 @@ def measured() -> Sets:
                 alone_ms=tuple(
                     statistics.median(p.latency_p99_ms or math.nan for p in own) for own in ours
                 ),
-                above=tuple(above(part, point.window_s) for part in point.parts),
+                above=tuple(
+                    above(part.rate or 0.0, part.offered_rate, point.window_s)
+                    for part in point.parts
+                ),
                 per_joule=sum(speeds) / point.power_w,
             )
         )
-    return found
+    return {**found, **asked()}
 
 
-def above(part: PointPart, window_s: float) -> float:
+def asked() -> Sets:
+    """Sets of own/asked_sets.py, by what each job did alone on the same GPU."""
+    demand = {p.job: p.offered_rate for p in bundled_solo_points() if p.gpu_model == GPU_MODEL}
+    alone: dict[tuple[str, str], list[Sequence[float]]] = defaultdict(list)
+    found: dict[tuple[str, ...], Ways] = defaultdict(lambda: defaultdict(list))
+    rows = map(json.loads, Path(__file__).with_name("own").joinpath("asked-h200.jsonl").open())
+    for row in sorted(rows, key=lambda row: len(row["jobs"])):
+        names = [re.fullmatch(r"([^@~!]+)(?:@(\d+))?(~?)((?:!1)?)", n) for n in row["jobs"]]
+        jobs, limits, turns, low = zip(*(one.groups() for one in names if one), strict=True)
+        rates, p99s, watts = row["rates_per_s"], row["p99_ms"], row["power_w"]
+        if len(jobs) == 1:
+            alone[row["uuid"], jobs[0]].append((rates[0], watts, p99s[0] or math.nan))
+            continue
+        solo = (zip(*alone[row["uuid"], job], strict=True) for job in jobs)
+        own = [[*map(statistics.median, columns)] for columns in solo]
+        speeds = tuple(rate / usual for rate, (usual, _, _) in zip(rates, own, strict=True))
+        apart_w = sum(speed * w for speed, (_, w, _) in zip(speeds, own, strict=True))
+        shares = tuple(float(limit or WHOLE) for limit in limits)
+        sharing = "time-sliced" if any(turns) else "limited" if any(limits) else "uncapped"
+        split = Split(shares, sharing, tuple(n for n, is_low in enumerate(low) if is_low))
+        alone_ms = tuple(p99_ms for _, _, p99_ms in own)
+        found[jobs][split].append(
+            Window(
+                saved=1 - watts / apart_w,
+                speeds=speeds,
+                p99_ms=tuple(p99s),
+                alone_ms=alone_ms,
+                above=tuple(
+                    above(rate, demand.get(job), row["window_s"])
+                    for job, rate in zip(jobs, rates, strict=True)
+                ),
+                per_joule=sum(speeds) / watts,
+            )
+        )
+    return {(GPU_MODEL, jobs): ways for jobs, ways in found.items()}
+
+
+def above(rate: float, demand: float | None, window_s: float) -> float:
     """As `Window` has it."""
-    asked = part.offered_rate
-    return ((part.rate or 0.0) - asked) / math.sqrt(asked / window_s) if asked else 0.0
+    return (rate - demand) / math.sqrt(demand / window_s) if demand else 0.0
 
 
 def among(of: Measured, predictor: Predictor) -> Outlook:

@@ -6,8 +6,8 @@ Campaigns and the words of the tables are as rows.py has them. It prints the con
 `advisor.predict.sets` as they stand there, and errors of jobs that the law was not fitted to,
 beside simple rules: each fitted to the same way of sharing, to all sets without the job that is
 judged. "Kernels guessed" is the law where kernels of no job are known. Where no campaign is named,
-bundled pairs count, too. The last row is how far the same set on another card and host is from
-itself. Errors of classes are quotients, measured over predicted: 5th, 50th, 95th percentile.
+bundled pairs and sets asked first count, too. The last row is how far the same set on another card
+and host is from itself. Errors of classes are quotients, measured over predicted: 5th, 50th, 95th percentile.
 """
 
 import itertools
@@ -30,7 +30,18 @@ from fitting import (
     on_own_sms,
     round_robin,
 )
-from rows import CUTS, MPS_CUTS, Off, Row, again, cell, measured_pairs, measured_rows, tables
+from rows import (
+    CUTS,
+    MPS_CUTS,
+    Off,
+    Row,
+    again,
+    asked_rows,
+    cell,
+    measured_pairs,
+    measured_rows,
+    tables,
+)
 
 from advisor.predict.profiles import Floats, Serving
 from advisor.predict.sets import RoundRobin, of_server
@@ -47,7 +58,7 @@ TURNS = tuple(kept / 50 for kept in range(35, 51))
 
 def main() -> None:
     """Print constants and errors."""
-    rows = [*measured_rows(__doc__), *measured_pairs()]
+    rows = [*measured_rows(__doc__), *measured_pairs(), *asked_rows()]
     constants, judged, guessed = fitted(rows)
     for name, value in constants.items():
         print(name, "=", value)

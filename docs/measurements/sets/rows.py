@@ -8,12 +8,16 @@ alone (the flag cpu-bound), which repeat badly.
 
 import argparse
 import functools
+import json
 import math
+import re
 import statistics
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -33,6 +37,9 @@ from advisor_data.bundled import (
 from advisor_profiling.reports import LEFT_OUT
 
 AGAIN = "the same set on another card"
+
+Alone = Mapping[tuple[str, float], SoloPoint]
+"""What a job did alone at a share."""
 
 
 @functools.cache
@@ -202,33 +209,104 @@ def rows_of_pairs() -> list[Row]:
     Jobs alone on the whole GPU are of the same run and card where both were measured there, at
     limits as much slower as in the profile.
     """
-    solo: dict[object, dict[tuple[str, float], SoloPoint]] = defaultdict(dict)
-    for point in bundled_solo_points():
-        solo[point.gpu_model].setdefault((point.job, point.share_percent), point)
+    solo = _profiled()
     for point in bundled_reference_points():
         solo[point.run, point.gpu_uuid].setdefault((point.job, point.share_percent), point)
-    found = list[Row | None]()
+    found, at_limits = list[Row | None](), dict[object, Alone]()
     for point in select(bundled_pair_points())[0]:
-        known, there = solo[point.gpu_model], solo[point.run, point.gpu_uuid]
-        if all((part.job, 100.0) in there for part in point.parts):
-            for job, share in [(part.job, part.share_percent) for part in point.parts]:
-                if share < WHOLE and (alone := known.get((job, share))):
-                    rate = alone.rate / known[job, 100.0].rate * there[job, 100.0].rate
-                    there = there | {(job, share): replace(alone, rate=rate)}
-            known = there
+        known, key = solo[point.gpu_model], (point.run, point.gpu_uuid)
+        if all((part.job, 100.0) in solo[key] for part in point.parts):
+            if key not in at_limits:
+                at_limits[key] = _with_limits(known, solo[key])
+            known = at_limits[key]
         found.append(row_of(point, known))
     return [row for row in found if row]
 
 
-def _slowed(
-    of_model: Mapping[tuple[str, float], SoloPoint], there: Mapping[tuple[str, float], SoloPoint]
-) -> Mapping[tuple[str, float], SoloPoint]:
-    """At limits, by how much slower than on the whole GPU these jobs are in profiles."""
-    return {
+def _profiled() -> dict[object, dict[tuple[str, float], SoloPoint]]:
+    """By GPU model; empty for other keys."""
+    solo: dict[object, dict[tuple[str, float], SoloPoint]] = defaultdict(dict)
+    for point in bundled_solo_points():
+        solo[point.gpu_model].setdefault((point.job, point.share_percent), point)
+    return solo
+
+
+def _with_limits(of_model: Alone, there: Alone) -> Alone:
+    """Jobs alone on a host; at limits by how much slower they are there in profiles."""
+    return {**there} | {
         (job, share): replace(point, rate=point.rate / whole.rate * there[job, 100.0].rate)
         for (job, share), point in of_model.items()
-        if (whole := of_model.get((job, 100.0))) and (job, 100.0) in there
+        if share < WHOLE and (whole := of_model.get((job, 100.0))) and (job, 100.0) in there
     }
+
+
+def asked_rows() -> list[Row]:
+    """Sets of own/asked_sets.py without priorities; none where the command line names campaigns.
+
+    What a job does alone is the median of its windows on that GPU. Idle power and what bounds the
+    job are of its profile; jobs without one are left out.
+    """
+    path = Path(__file__).parents[1] / "own/asked-h200.jsonl"
+    windows = [json.loads(line) for line in path.open() if len(sys.argv) == 1]
+    known, alone = _profiled()["NVIDIA H200"], defaultdict[Any, list[Any]](list)
+    for window in windows:
+        uuid, [job, *others] = window["uuid"], window["jobs"]
+        if not others and (job, 100.0) in known:
+            alone[uuid, job].append(window)
+    there = defaultdict[str, dict[tuple[str, float], SoloPoint]](dict)
+    for (uuid, job), own in alone.items():
+        there[uuid][job, 100.0] = _measured_alone(known[job, 100.0], uuid, own)
+    found = list[Row]()
+    for window in windows:
+        seats = [re.fullmatch(r"([^@~!]+)(?:@(\d+))?(~?)", name) for name in window["jobs"]]
+        named = [seat.groups() for seat in seats if seat]
+        points = _with_limits(known, there[window["uuid"]])
+        own = [(points.get((job, float(limit or WHOLE))), points.get((job, 100.0)))
+               for job, limit, _ in named]  # fmt: skip
+        if all(seats) and len(own) > 1 and all(map(all, own)):
+            found.append(_asked_row(window, named, own))
+    return found
+
+
+def _measured_alone(profiled: SoloPoint, uuid: str, windows: Sequence[Any]) -> SoloPoint:
+    """The point of a profile, with what these windows read instead."""
+    percent = {
+        f"{name}_percent": statistics.median(window["percent"][of] for window in windows)
+        for name, of in {
+            "sm_active": "sm",
+            "sm_occupancy": "occupancy",
+            "dram_active": "dram",
+        }.items()
+    }
+    return replace(
+        profiled,
+        gpu_uuid=uuid,
+        rate=statistics.median(window["rates_per_s"][0] for window in windows),
+        power_w=statistics.median(window["power_w"] for window in windows),
+        sm_clock_mhz=statistics.median(window["sm_mhz"] for window in windows),
+        **percent,
+    )
+
+
+def _asked_row(window: Any, named: Sequence[Any], own: Sequence[Any]) -> Row:
+    """One window of jobs, by their points alone at their limits and on the whole GPU."""
+    parts = list[Part]()
+    for (alone, whole), rate in zip(own, window["rates_per_s"], strict=True):
+        speed = rate / whole.rate
+        parts.append(Part(alone, whole, min(1.0, speed) if whole.offered_rate else speed))
+    is_sliced, is_limited = named[0][2], any(limit for _, limit, _ in named)
+    return Row(
+        gpu_model="NVIDIA H200",
+        gpu_uuid=window["uuid"],
+        text="+".join(f"{part.whole.job}@{part.alone.share_percent:g}" for part in parts),
+        mode="time-sliced" if is_sliced else "limits" if is_limited else "uncapped",
+        parts=tuple(parts),
+        power_w=window["power_w"],
+        idle_w=parts[0].whole.idle_power_w or 0.0,
+        active_idle_w=math.nan,
+        limit_w=parts[0].whole.power_limit_w or math.inf,
+        clock=window["sm_mhz"] / 1980,
+    )
 
 
 def rows_of(campaign: Campaign, left_out: Collection[str] = LEFT_OUT) -> list[Row]:

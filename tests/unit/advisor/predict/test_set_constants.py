@@ -39,7 +39,7 @@ def test_law_of_speeds_and_watts_is_the_fitted_one(
 ) -> None:
     law = defined("law.py")
     constants, judged, guessed = law["fitted"](
-        [*law["measured_rows"](""), *law["measured_pairs"]()]
+        [*law["measured_rows"](""), *law["measured_pairs"](), *law["asked_rows"]()]
     )
     assert constants == {name: getattr(sets, name, profiles.CORNER) for name in constants}
     errors = law["errors"]([*judged, *guessed])
