@@ -95,8 +95,7 @@ def count_optimizer_steps(progress: Progress | None = None) -> Any:
         if counted() is optimizer and os.environ.get("RANK", "0") == "0":
             steps.step()
 
-    hooks = importlib.import_module("torch.optim.optimizer")
-    return hooks.register_optimizer_step_post_hook(count)
+    return importlib.import_module("torch.optim.optimizer").register_optimizer_step_post_hook(count)
 
 
 def run_counted(words: list[str]) -> None:

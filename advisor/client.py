@@ -115,9 +115,6 @@ Verify: TypeAlias = bool | str | Path | ssl.SSLContext
 """True: a certificate that the system trusts; a file: one that is signed by those in it; False:
 any, so that every host on the way can read the token."""
 
-# For a connection and for an answer, unless set otherwise.
-_TIMEOUT_S = 30.0
-
 # A launch says once a second how it stands.
 _LOOK_EVERY_S = 1.0
 
@@ -127,18 +124,13 @@ _UNIX = "unix:"
 # Of one answer; the largest, a placement of many jobs, has some tens of millions.
 _LARGEST_BYTES, _MOST_VALUES = 256 * 2**20, 8_000_000
 
-_BUSY = (429, 503)
-_JSON = {"Content-Type": "application/json"}
 _LAUNCHES = "/v1/launches"
 
 # Time to predict all pairs of many jobs, s; of a placement on top of the search.
 _PREDICTING_S = 30.0
 
-# Entries of one answer.
-_MOST = 1000
-
-# Records in one request, so that its body stays below 1 MiB.
-_AT_ONCE = 500
+# Entries of one answer; and records in one request, so that its body stays below 1 MiB.
+_MOST, _AT_ONCE = 1000, 500
 
 
 class ClientError(AdvisorError, code="client"):
@@ -233,7 +225,7 @@ class Client:
         url: str,
         token: str | None = None,
         *,
-        timeout_s: float = _TIMEOUT_S,
+        timeout_s: float = 30.0,
         verify: Verify = True,
     ) -> None:
         if not timeout_s > 0:
@@ -345,8 +337,9 @@ class Client:
 
     def put_profile(self, job: str, points: Iterable[SoloPoint]) -> int:
         """Replace the stored points of a job on their GPU model; gives how many are stored now."""
-        body = {"points": _rows(points)}
-        return self._request("PUT", _path("profiles", job), Stored, body=body).stored
+        return self._request(
+            "PUT", _path("profiles", job), Stored, body={"points": _rows(points)}
+        ).stored
 
     def delete_profile(self, job: str, *, gpu_model: str | None = None) -> int:
         """Forget the stored points of a job, of one GPU model or of all; gives how many those were.
@@ -389,8 +382,14 @@ class Client:
             limit: At most this many, up to 1000; and those that began with the last one.
             before: Only those that began before this moment, ISO 8601.
         """
-        query = {"job": job, "gpu_model": gpu_model, "limit": limit, "before": before}
-        return self._get("/v1/observations", Observations, **query).observations
+        return self._get(
+            "/v1/observations",
+            Observations,
+            job=job,
+            gpu_model=gpu_model,
+            limit=limit,
+            before=before,
+        ).observations
 
     def sensors(self, *, gpu_model: str | None = None) -> tuple[SensorRecord, ...]:
         """How cards read their power, newest first: of the service's host, and bundled."""
@@ -434,8 +433,9 @@ class Client:
             limit: At most this many, up to 1000.
             before: Only those before the launch of this id.
         """
-        only = "true" if active else None
-        return self._get(_LAUNCHES, LaunchList, active=only, limit=limit, before=before).launches
+        return self._get(
+            _LAUNCHES, LaunchList, active="true" if active else None, limit=limit, before=before
+        ).launches
 
     def launch_status(self, launch: LaunchStatus | str) -> LaunchStatus:
         """How a launch, or the launch of this id, stands now."""
@@ -592,7 +592,10 @@ class Client:
             path,
             params={name: value for name, value in (query or {}).items() if value is not None},
             content=None if body is None else write(body),
-            headers={**(headers or {}), **({} if body is None else _JSON)},
+            headers={
+                **(headers or {}),
+                **({} if body is None else {"Content-Type": "application/json"}),
+            },
             timeout=timeout_s,
         )
         repeat = 0
@@ -627,8 +630,11 @@ class Client:
                     raise httpx.DecodingError(f"more than {_MOST_VALUES} values", request=request)
         except httpx.RequestError as error:
             return error
-        after = {name: value for name, value in response.headers.items() if name == "retry-after"}
-        return httpx.Response(response.status_code, headers=after, content=bytes(body))
+        return httpx.Response(
+            response.status_code,
+            headers={name: v for name, v in response.headers.items() if name == "retry-after"},
+            content=bytes(body),
+        )
 
 
 def _checked_url(url: str) -> str:
@@ -674,7 +680,7 @@ def _trust(verify: Verify) -> bool | ssl.SSLContext:
 def _pause_s(result: httpx.Response | httpx.RequestError, repeat: int) -> float | None:
     """How long to wait before asking again; None: it would not help."""
     if isinstance(result, httpx.Response):
-        after_s = _retry_after_s(result) if result.status_code in _BUSY else None
+        after_s = _retry_after_s(result) if result.status_code in (429, 503) else None
         # A service that wants to be asked later than in 10 s has its error passed on.
         return after_s if after_s is not None and after_s <= 10 else None
     # Anyone who set a time limit does not want to wait for several of them.

@@ -64,9 +64,8 @@ class AdvisorError(Exception):
         try:
             yield
         except caught as error:
-            if why is None:
-                why = (isinstance(error, OSError) and error.strerror) or str(error)
-            raise cls(what, why=why, fix=fix) from error
+            said = (isinstance(error, OSError) and error.strerror) or str(error)
+            raise cls(what, why=said if why is None else why, fix=fix) from error
 
 
 class InputError(AdvisorError, code="bad-input", exit_code=2):

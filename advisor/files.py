@@ -80,7 +80,8 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 RULE = "letters, digits, '.', '_' and '-', the first a letter or digit, at most 100"
 
-PRIVATE_FILE = 0o600
+PRIVATE_FILE, PUBLIC_FILE, _GROUP_FILE = 0o600, 0o666, 0o660
+"""Modes of files: of ours, of what people make to hand on (less the umask), and of a group."""
 
 _GROUP_AND_OTHERS = 0o077
 _FLAGS = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
@@ -222,19 +223,23 @@ def others_write_to(folder: Path) -> bool:
 
     Members of its group do not count: we chose them.
     """
-    try:
-        state = folder.stat()
-    except OSError:
-        return False
-    return state.st_uid not in (0, os.geteuid()) or bool(state.st_mode & stat.S_IWOTH)
+    state = state_of(folder)
+    return state is not None and bool(
+        state.st_uid not in (0, os.geteuid()) or state.st_mode & stat.S_IWOTH
+    )
 
 
 def belongs_to_us(path: Path) -> bool:
     """Whether something is there that is ours."""
-    try:
-        return path.stat().st_uid == os.geteuid()
-    except OSError:
-        return False
+    state = state_of(path)
+    return state is not None and state.st_uid == os.geteuid()
+
+
+def state_of(path: Path, *, follow_symlinks: bool = True) -> os.stat_result | None:
+    """Owner and mode of what is there; None: nothing that we may look at."""
+    with suppress(OSError):
+        return path.stat(follow_symlinks=follow_symlinks)
+    return None
 
 
 def _open(path: Path, flags: int, mode: int) -> int:
@@ -320,9 +325,8 @@ def _root() -> set[int]:
     In a user namespace, as containers without root have it, the host's root is one of those without
     a number, who all get the same one (man 7 user_namespaces).
     """
-    if Path("/proc/self/uid_map").read_text().split() == ["0", "0", "4294967295"]:
-        return {0}
-    return {0, int(Path("/proc/sys/kernel/overflowuid").read_text())}
+    is_host = Path("/proc/self/uid_map").read_text().split() == ["0", "0", "4294967295"]
+    return {0} if is_host else {0, int(Path("/proc/sys/kernel/overflowuid").read_text())}
 
 
 def _about(state: os.stat_result) -> str:
@@ -335,10 +339,6 @@ def _no_file(path: Path) -> UnsafeFileError:
         why="a link, a second name or a FIFO there may be another user's trap",
         fix="look at it, and remove it",
     )
-
-
-PUBLIC_FILE = 0o666
-"""Less the umask: what people make to hand on."""
 
 
 def replace_file(
@@ -399,8 +399,7 @@ def open_plain(
     Raises:
         OSError: it cannot be opened, or is another thing.
     """
-    flags = _FLAGS & ~os.O_NOFOLLOW if links else _FLAGS
-    descriptor = os.open(path, _ACCESS[mode] | flags)
+    descriptor = os.open(path, _ACCESS[mode] | (_FLAGS & ~os.O_NOFOLLOW if links else _FLAGS))
     state = os.fstat(descriptor)
     if stat.S_ISREG(state.st_mode) and owner in (None, state.st_uid):
         return os.fdopen(descriptor, mode, buffering=0)
@@ -435,21 +434,15 @@ def read_end(path: Path, most_bytes: int) -> bytes:
     return b""
 
 
-# Most of a record of a launch, a join or a queue; a large one has some hundred kilobytes.
-_RECORD_BYTES = 8 << 20
-
-
-def read_ours(path: Path, most_bytes: int = _RECORD_BYTES) -> bytes:
+def read_ours(path: Path, most_bytes: int = 8 << 20) -> bytes:
     """What a file of this user holds; jobs run as the same one, and may have replaced it.
+
+    A large record of a launch, a join or a queue has some hundred kilobytes.
 
     Raises:
         OSError: it cannot be read, is a link, no regular file, not ours, or too large.
     """
     return read_whole(path, most_bytes, owner=os.geteuid(), links=False)
-
-
-_GROUP_FILE = 0o660
-_LOCK_FILES = re.compile(r".*\.lock")
 
 
 @contextmanager
@@ -491,7 +484,9 @@ def open_lock(folder: Path, name: str) -> Generator[IO[str]]:
         with os.fdopen(descriptor, "r+") as file:
             yield file
     else:
-        with writing_private(private_folder(folder, ours=_LOCK_FILES) / name, "r+") as file:
+        with writing_private(
+            private_folder(folder, ours=re.compile(r".*\.lock")) / name, "r+"
+        ) as file:
             yield file
 
 
@@ -511,13 +506,13 @@ def _busy(gpu_uuid: str, holder: str) -> BusyError:
 
 def _is_of_group(folder: Path) -> bool:
     """Whether root made the folder for a group: no other user enters or removes files."""
-    try:
-        state = folder.lstat()
-    except OSError:
-        return False
+    state = state_of(folder, follow_symlinks=False)
     wanted = stat.S_IFDIR | stat.S_ISVTX | stat.S_IWGRP
-    closed = not state.st_mode & stat.S_IRWXO
-    return state.st_uid == 0 and closed and state.st_mode & wanted == wanted
+    return (
+        state is not None
+        and state.st_uid == 0
+        and state.st_mode & (wanted | stat.S_IRWXO) == wanted
+    )
 
 
 @contextmanager

@@ -34,12 +34,9 @@ VALUES_AT, FIRST_AT, FIRST_VALUES = 8, 40, 8
 """Where the results begin: how many values, how many of them not finite, the count at the last one
 and the last one; then the first values, each with the count at it."""
 
-BEATS_AT = 168
-"""Where it is counted how often the job said that it lives and has nothing to do."""
-
-FAULT_AT, FAULT_BYTES = 176, 320
-"""Why the count stands still although the job may work: UTF-8 text up to a zero byte; empty while
-the job is counted."""
+BEATS_AT, FAULT_AT, FAULT_BYTES = 168, 176, 320
+"""Where it is counted how often the job said that it lives and has nothing to do; and why the count
+stands still although the job may work: UTF-8 text up to a zero byte; empty while it is counted."""
 
 LATENCIES_AT, LATENCY_BUCKETS = 512, 320
 """Where the histogram of latencies is: how many requests took about as long as each bucket."""

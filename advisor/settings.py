@@ -14,7 +14,7 @@ from pathlib import Path
 from advisor.core.gpu import PERCENTAGE, PRIORITY
 from advisor.core.objectives import POLICY, Objective, Policy, Prices
 from advisor.errors import InputError, UnsafeFileError
-from advisor.files import belongs_to_us, open_file
+from advisor.files import belongs_to_us, open_file, state_of
 
 LAUNCH_DAYS, LAUNCH_GIB = "ADVISOR_KEEP_LAUNCHES_DAYS", "ADVISOR_KEEP_LAUNCHES_GIB"
 AUDIT_DAYS, OUTPUT_MIB = "ADVISOR_KEEP_AUDIT_DAYS", "ADVISOR_OUTPUT_MIB"
@@ -139,7 +139,7 @@ class Settings:
         # A job that speaks to systemd would speak for the service.
         left_out = (*LIMIT_VARIABLES, *SECRETS, "NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC")
         kept = {k: v for k, v in self.environment.items() if k not in left_out}
-        return {**kept, RUNTIME_DIR: str(self.runtime_dir)}
+        return kept | {RUNTIME_DIR: str(self.runtime_dir)}
 
     def secrets(self) -> dict[str, str]:
         """The secrets of the environment."""
@@ -184,9 +184,10 @@ def read_settings(environment: Mapping[str, str] = os.environ) -> Settings:
         if not (named := [name for name in kept.keys() - given.keys() if name in error.what]):
             raise
         name = named[0].removeprefix(OUR_VARIABLES).lower()
-        where = f"{name} in {config_path(environment)}"
         raise InputError(
-            error.what.replace(named[0], where), why=error.why, fix=error.fix
+            error.what.replace(named[0], f"{name} in {config_path(environment)}"),
+            why=error.why,
+            fix=error.fix,
         ) from error
 
 
@@ -316,10 +317,8 @@ def _last_resort() -> Path:
 
 def _is_for_us(folder: Path) -> bool:
     """Whether root has made a folder in which we may make something."""
-    try:
-        return folder.stat().st_uid == 0 and os.access(folder, os.W_OK | os.X_OK)
-    except OSError:
-        return False
+    state = state_of(folder)
+    return state is not None and state.st_uid == 0 and os.access(folder, os.W_OK | os.X_OK)
 
 
 def config_path(environment: Mapping[str, str]) -> Path | None:

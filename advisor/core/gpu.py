@@ -41,32 +41,23 @@ from advisor.errors import InputError, LimitNotProvenError
 
 Vendor = Literal["nvidia", "amd"]
 
-PERCENTAGE = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
-"""The variable by which a process is given its share under MPS."""
-
-PRIORITY = "CUDA_MPS_CLIENT_PRIORITY"
-"""The variable by which a client of MPS has a priority (MPS manual, 4.2.8)."""
+PERCENTAGE, PRIORITY = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "CUDA_MPS_CLIENT_PRIORITY"
+MEMORY_LIMIT = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
+"""Variables by which a client of MPS has its share, a priority (MPS manual, 4.2.8), and a bound of
+what it can allocate (CUDA 11.5 and newer)."""
 
 _BELOW_NORMAL = MappingProxyType({PRIORITY: "1"})
 
-MEMORY_LIMIT = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
-"""The variable by which what a process can allocate is bounded under MPS (CUDA 11.5 and newer)."""
-
-SM_QUANTUM = 2
-"""SMs are granted in pairs (one texture processing cluster)."""
-
-SM_FLOOR = 8
-"""Fewest SMs that driver 580 grants on Hopper, whatever the percentage."""
-
+SM_QUANTUM, SM_FLOOR = 2, 8
+"""SMs are granted in pairs (one texture processing cluster); driver 580 grants no fewer than eight
+on Hopper, whatever the percentage."""
 
 WHOLE = 100.0
 """The share of the whole GPU, percent."""
 
-MPS_CLIENTS = 48
-"""Clients per GPU on Volta and newer before CUDA 13.1 (NVIDIA MPS documentation, limitations)."""
-
-MEMORY_PART = 0.95
-"""Of the GPU's memory, what jobs may fill: contexts, fragments and the MPS server take the rest."""
+MPS_CLIENTS, MEMORY_PART = 48, 0.95
+"""Clients per GPU on Volta and newer before CUDA 13.1 (NVIDIA MPS documentation, limitations), and
+of its memory what jobs may fill: contexts, fragments and the MPS server take the rest."""
 
 HOLDERS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
@@ -97,18 +88,14 @@ def read_bound(memory_bound: str | None) -> tuple[dict[str, str], str]:
     """
     words = (memory_bound or "").split()
     options = " ".join(word for word in words if "=" not in word)
-    said = f"was profiled with {options} in its command, which its memory depends on"
-    if options.rpartition(" ")[2].startswith("--"):
-        said = (
-            f"may hold memory that it does not need: give its command {options} PART, such as 0.4, "
-            "and profile it again"
-        )
+    said = (
+        f"may hold memory that it does not need: give its command {options} PART, such as 0.4, and "
+        "profile it again"
+        if options.rpartition(" ")[2].startswith("--")
+        else f"was profiled with {options} in its command, which its memory depends on"
+    )
     return dict(word.split("=", 1) for word in words if "=" in word), options and said
 
-
-# By how much a job may go beyond what it needed, whichever is more, where its memory is bounded:
-# caches of allocators differ from run to run, and libraries are loaded when they are used first.
-_MEMORY_MARGIN, _LEAST_MARGIN_MIB = 0.1, 512
 
 MEMORY_MIB: Mapping[str, int] = MappingProxyType(
     {
@@ -131,11 +118,9 @@ CARD_UNITS: Mapping[str, int] = MappingProxyType({"NVIDIA H100 80GB HBM3": 132, 
 LEAST_MIB, MOST_MIB = 1024.0, 1024.0 * 1024
 """No GPU that runs MPS has less or more memory than this; 141 was meant in GB."""
 
-ALL_GPUS = -1
-"""In the place of a number of a GPU, of a job that holds all of the set."""
-
-MOST_GPUS = 2
-"""Of one job that others share."""
+ALL_GPUS, MOST_GPUS = -1, 2
+"""In the place of a number of a GPU, of a job that holds all of the set; and the most of one job
+that others share."""
 
 _SIZE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*(mib|gib|gb)?\s*", re.IGNORECASE)
 
@@ -392,9 +377,7 @@ class MemoryFit:
         afterwards (recommender-serve-10 4,000 MiB while it serves, and more than 4,512 while it
         makes its tables), and a limit that is too small ends it.
         """
-        kept_mib, free_mib = self._kept_mib[job], 0
-        if self.most_mib is not None:
-            free_mib = int(self.most_mib) - sum(self._kept_mib)
+        kept_mib, free_mib = self._kept_mib[job], int(self.most_mib or 0) - sum(self._kept_mib)
         return kept_mib + int(max(0, free_mib) * open_percent / 100) if kept_mib else None
 
     def crowded_by(self, bounds_mib: Sequence[float | None]) -> int | None:
@@ -405,15 +388,17 @@ class MemoryFit:
         """
         kept_mib, most_mib = self._kept_mib, math.inf if self.most_mib is None else self.most_mib
         bounded = ((job, mib) for job, mib in enumerate(bounds_mib) if mib is not None)
-        crowding = (n for n, mib in bounded if mib + sum(kept_mib) - kept_mib[n] > most_mib)
-        return next(crowding, None)
+        return next((n for n, mib in bounded if mib + sum(kept_mib) - kept_mib[n] > most_mib), None)
 
     @property
     def _kept_mib(self) -> list[int]:
-        """What each job needs, with a margin; nothing where that is not known."""
+        """What each job needs, with a margin; nothing where that is not known.
+
+        Caches of allocators differ from run to run, and libraries are loaded when they are used
+        first: a tenth of it or 512 MiB, whichever is more.
+        """
         return [
-            0 if need is None else math.ceil(need + max(_MEMORY_MARGIN * need, _LEAST_MARGIN_MIB))
-            for need in self.needs_mib
+            0 if need is None else math.ceil(need + max(0.1 * need, 512)) for need in self.needs_mib
         ]
 
     @property
@@ -498,9 +483,11 @@ def units_for_share(percent: float, units_total: int, vendor: Vendor) -> int:
     Raises:
         InputError: no such share, or a GPU that two jobs cannot share.
     """
-    if vendor == "amd":
-        return cus_for_percent(percent, units_total, _XCDS.get(units_total, 1))
-    return units_for_percent(percent, units_total)
+    return (
+        cus_for_percent(percent, units_total, _XCDS.get(units_total, 1))
+        if vendor == "amd"
+        else units_for_percent(percent, units_total)
+    )
 
 
 @functools.lru_cache(maxsize=4096)
@@ -543,9 +530,8 @@ def cus_for_percent(percent: float, cus_total: int, xcds: int) -> int:
     # ROCr shows four shader engines on an MI300 XCD: a multiple of 4 per XCD loads them alike.
     whole_rows = _nearest(exact, xcds * 4)
     # A count that came from a percentage of three decimals does not slip into the next row.
-    if xcds > 1 and whole_rows and abs(whole_rows - exact) < xcds - 0.01:
-        return whole_rows
-    return max(xcds, _nearest(exact, xcds))
+    is_near = xcds > 1 and whole_rows and abs(whole_rows - exact) < xcds - 0.01
+    return whole_rows if is_near else max(xcds, _nearest(exact, xcds))
 
 
 def check_cus(cus: int, cus_total: int, xcds: int) -> int:
@@ -620,12 +606,9 @@ other, each alone on the whole GPU."""
 SHARINGS: tuple[Sharing, ...] = get_args(Sharing)
 """In a tie the first one is taken: under limits no job can take another's units."""
 
-ADVISED_JOBS = 2
-"""How many jobs on one GPU are predicted and advised: what models have learned from."""
-
-MOST_JOBS = 7
-"""Of a set on one GPU: each process wants a core or two of its own, of about 16 for each card of a
-host."""
+ADVISED_JOBS, MOST_JOBS = 2, 7
+"""Jobs of a pair, which models have learned from, and most of a set on one GPU: each process wants
+a core or two of its own, of about 16 for each card of a host."""
 
 ISOLATING: tuple[Sharing, ...] = ("time-sliced", "exclusive")
 """Where a fault of one job leaves the others running; clients of one MPS server all end with it."""
@@ -668,8 +651,10 @@ class Split:
         if not (self.is_limited or self.below_normal or self.gpus):
             return self.sharing
         at = ["" if gpu == ALL_GPUS else f"@{gpu}" for gpu in self.gpus] or [""] * len(self.shares)
-        seats = zip(self.seats, at, strict=True)
-        return "/".join(f"{share:g}{_LOW if low else ''}{on}" for (share, low), on in seats)
+        return "/".join(
+            f"{share:g}{_LOW if low else ''}{on}"
+            for (share, low), on in zip(self.seats, at, strict=True)
+        )
 
     @property
     def is_limited(self) -> bool:
@@ -684,12 +669,10 @@ class Split:
     @property
     def each_gpu(self) -> tuple[tuple[int, ...], ...]:
         """Places of the jobs on each GPU that it names; all on one where it names none."""
-        numbers = range(max(self.gpus) + 1) if self.gpus else ()
-        places = (
+        return tuple(
             tuple(n for n, gpu in enumerate(self.gpus) if gpu in (number, ALL_GPUS))
-            for number in numbers
-        )
-        return tuple(places) or (tuple(range(len(self.shares))),)
+            for number in range(max(self.gpus, default=ALL_GPUS) + 1)
+        ) or (tuple(range(len(self.shares))),)
 
     @property
     def gap_percent(self) -> float:
@@ -698,9 +681,12 @@ class Split:
 
     def ordered(self, order: Sequence[int]) -> "Split":
         """The same with the jobs in another order: which of the present ones stands where."""
-        low = tuple(n for n, seat in enumerate(order) if seat in self.below_normal)
-        gpus = tuple(self.gpus[n] for n in order if self.gpus)
-        return Split(tuple(self.shares[n] for n in order), self.sharing, low, gpus)
+        return Split(
+            tuple(self.shares[n] for n in order),
+            self.sharing,
+            tuple(n for n, seat in enumerate(order) if seat in self.below_normal),
+            tuple(self.gpus[n] for n in order if self.gpus),
+        )
 
     def joined_by(self, share_percent: float, is_low: bool = False) -> "Split":
         """With one more job, the last, at normal priority or below it."""
@@ -749,18 +735,16 @@ class Split:
         Raises:
             InputError: there are such.
         """
-        if vendor == "amd" and self.below_normal:
-            raise InputError(
-                f"{self} is not possible on an AMD GPU",
-                why="priority is one of clients of MPS, which is NVIDIA's",
-                fix="leave :low out",
+        if vendor == "amd" and (self.below_normal or not self.can_be_masked):
+            why, fix = (
+                ("priority is one of clients of MPS, which is NVIDIA's", "leave :low out")
+                if self.below_normal
+                else (
+                    "CU masks begin at one of two ends of the GPU, so those of three jobs overlap",
+                    "limit two jobs, or let all share the GPU uncapped",
+                )
             )
-        if vendor == "amd" and not self.can_be_masked:
-            raise InputError(
-                f"{self} is not possible on an AMD GPU",
-                why="CU masks begin at one of two ends of the GPU, so those of three jobs overlap",
-                fix="limit two jobs, or let all share the GPU uncapped",
-            )
+            raise InputError(f"{self} is not possible on an AMD GPU", why=why, fix=fix)
 
     @property
     def can_be_masked(self) -> bool:
@@ -829,8 +813,7 @@ def without_limits(sharing: Sharing, jobs: int = 2) -> Split:
     return Split((WHOLE,) * jobs, sharing)
 
 
-UNCAPPED = without_limits("uncapped")
-TIME_SLICED = without_limits("time-sliced")
+UNCAPPED, TIME_SLICED = without_limits("uncapped"), without_limits("time-sliced")
 
 EQUAL = Split((50.0, 50.0))
 

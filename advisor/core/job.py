@@ -58,14 +58,16 @@ class Reported:
     def largest_gap(self, reference: "Reported") -> float | None:
         """Largest relative difference over the counts that both reported; None if there is none."""
         values = dict(reference.first)
-        gaps = [relative_gap(value, values[at]) for at, value in self.first if at in values]
-        return max(gaps, default=None)
+        return max(
+            (relative_gap(value, values[at]) for at, value in self.first if at in values),
+            default=None,
+        )
 
     @property
     def written(self) -> str | None:
         """The first values as one line, as points keep them: "48=10.93 96=10.68"."""
-        finite = [(at, value) for at, value in self.first if math.isfinite(value)]
-        return " ".join(f"{at}={value:.9g}" for at, value in finite) or None
+        finite = (f"{at}={value:.9g}" for at, value in self.first if math.isfinite(value))
+        return " ".join(finite) or None
 
     @classmethod
     def read(cls, text: str | None) -> "Reported | None":

@@ -179,14 +179,14 @@ class SplitResult:
         shared_s = min(_seconds(alone_s, speed) for alone_s, speed in both)
         if shared_s == math.inf:
             return Finish(time_s=math.inf, energy_j=math.inf, shared_s=math.inf)
-        left_s = [alone_s - shared_s * speed for alone_s, speed in both]
         tails_s = [
-            _seconds(max(left, 0.0), rest.speed) for left, rest in zip(left_s, rests, strict=True)
+            _seconds(max(alone_s - shared_s * speed, 0.0), rest.speed)
+            for (alone_s, speed), rest in zip(both, rests, strict=True)
         ]
-        tails_j = [s * rest.power_w for s, rest in zip(tails_s, rests, strict=True) if s]
         return Finish(
             time_s=shared_s + sum(tails_s),
-            energy_j=shared_s * self.power_w + sum(tails_j),
+            energy_j=shared_s * self.power_w
+            + sum(s * rest.power_w for s, rest in zip(tails_s, rests, strict=True) if s),
             shared_s=shared_s,
         )
 
@@ -269,11 +269,8 @@ def best(candidates: Iterable[Candidate], objective: Objective, tie: float = 0.0
     return best_within_tie(candidates, lambda c: objective.value(c.result), tie, rank)
 
 
-DEFAULT_OBJECTIVE = "energy-efficiency"
-
-COST = "cost"
-PER_WATT_OBJECTIVE = "throughput-per-watt"
-RAW_OBJECTIVE = "raw-throughput-per-watt"
+DEFAULT_OBJECTIVE, COST, FEWEST_CARDS = "energy-efficiency", "cost", "fewest-cards"
+PER_WATT_OBJECTIVE, RAW_OBJECTIVE = "throughput-per-watt", "raw-throughput-per-watt"
 
 OBJECTIVES: Mapping[str, Objective] = MappingProxyType(
     {
@@ -327,8 +324,6 @@ ADVISED: Mapping[str, Objective] = MappingProxyType(
 )
 """What advice can be asked for. Cost needs prices; without one of energy it is that of GPU time."""
 
-FEWEST_CARDS = "fewest-cards"
-
 Aim: TypeAlias = Literal["energy-efficiency", "throughput", "cost", "fewest-cards"]
 AIMS: tuple[Aim, ...] = get_args(Aim)
 """What a placement can be asked for: objectives that add up over GPUs, and how many GPUs it uses.
@@ -354,8 +349,10 @@ class Prices:
     def __post_init__(self) -> None:
         for name in ("gpu_hour", "kwh", "host_w"):
             if not 0 <= (value := getattr(self, name)) < math.inf:
-                fix = "give a number of 0 or more, such as 2.50 for a GPU hour"
-                raise InputError(f"{name} is {value:g}", fix=fix)
+                raise InputError(
+                    f"{name} is {value:g}",
+                    fix="give a number of 0 or more, such as 2.50 for a GPU hour",
+                )
 
     @property
     def are_set(self) -> bool:
@@ -382,16 +379,19 @@ class Prices:
         """The same with the watts of the server."""
         if not self.host_w:
             return result
-        parts = (
-            replace(p, solo_power_w=p.solo_power_w + p.gpus * self.host_w) for p in result.parts
+        return replace(
+            result,
+            parts=tuple(
+                replace(p, solo_power_w=p.solo_power_w + p.gpus * self.host_w) for p in result.parts
+            ),
+            power_w=result.power_w + result.gpus * self.host_w,
         )
-        power_w = result.power_w + result.gpus * self.host_w
-        return replace(result, parts=tuple(parts), power_w=power_w)
 
     def cost_ratio(self, result: SplitResult) -> float:
         """What the work of an hour of sharing costs one job after the other, for each 1 shared."""
-        apart = sum(p.speed * self.of_hour(p.solo_power_w, p.gpus) for p in result.parts)
-        return apart / self.of_hour(result.power_w, result.gpus)
+        return sum(
+            p.speed * self.of_hour(p.solo_power_w, p.gpus) for p in result.parts
+        ) / self.of_hour(result.power_w, result.gpus)
 
     def priced(self, objective: Objective) -> Objective:
         """The objective with these prices and watts of the server, where they change it.
@@ -407,8 +407,8 @@ class Prices:
                 )
             return replace(objective, value=self.cost_ratio)
         if objective.name == DEFAULT_OBJECTIVE and self.host_w:
-            value_of, is_of = objective.value, (objective.name, objective.meaning, objective.unit)
-            return Objective(*is_of, lambda result: value_of(self.with_host(result)))
+            named = objective.name, objective.meaning, objective.unit
+            return Objective(*named, lambda result: objective.value(self.with_host(result)))
         return objective
 
 

@@ -34,11 +34,9 @@ from advisor.core.objectives import Interval
 
 SCHEMA_VERSION = 11
 
-REPLAY_SOURCE = "replay"
-"""The `source` of points that were replayed, not measured."""
-
-OBSERVED_SOURCE = "launch"
-"""The `source` of pair points that were made of what launched jobs did."""
+REPLAY_SOURCE, OBSERVED_SOURCE = "replay", "launch"
+"""The `source` of points that were replayed, not measured, and of pair points that were made of
+what launched jobs did."""
 
 FILLS_PERCENT = 50.0
 """A job fills the GPU that keeps its SMs active at least this part of the time alone on all of it:
@@ -166,13 +164,12 @@ class SoloPoint(Measured):
         """What was seen of a job that had the whole GPU to itself, by columns of a point."""
         active = columns.get("sm_active_percent", WHOLE)
         waits = (columns.get("job_cpu_percent") or 0.0) >= CORE_PERCENT and active < IDLE_PERCENT
-        # A server that declares no demand has that which arrives.
-        demand = columns["rate"] if job.progress.histogram else None
         return cls(
             job=job.name,
             mode="uncapped",
             share_percent=WHOLE,
-            offered_rate=job.offered_rate or demand,
+            # A server that declares no demand has that which arrives.
+            offered_rate=job.offered_rate or (columns["rate"] if job.progress.histogram else None),
             gpu_model=gpu.model,
             gpu_uuid=gpu.uuid,
             units_total=gpu.units_total,
@@ -239,18 +236,17 @@ class PairPoint(Measured):
     @property
     def point_id(self) -> str:
         """Stable identity: the same measurement has the same id wherever it is imported."""
-        shares = (f"{share:g}" for share in self.shares_percent)
         return _identity(
-            *(self.run, *self.jobs, self.gpu_uuid, self.mode, *shares, self.started_at),
+            *(self.run, *self.jobs, self.gpu_uuid, self.mode),
+            *(f"{share:g}" for share in self.shares_percent),
+            self.started_at,
             written_by=self.written_by,
         )
 
 
-KEPT_S = 60.0
-"""What is seen of a job alone is kept after so long."""
-
-CORE_PERCENT, IDLE_PERCENT = 90.0, 70.0
-"""Of a core at least, and SM activity at most, of a job that its CPU holds up (`cpu-bound`)."""
+KEPT_S, CORE_PERCENT, IDLE_PERCENT = 60.0, 90.0, 70.0
+"""What is seen of a job alone is kept after so long. Of a core at least, and SM activity at most,
+of a job that its CPU holds up (`cpu-bound`)."""
 
 
 Point = SoloPoint | PairPoint
@@ -280,41 +276,13 @@ def _identity(*key: str, written_by: str | None) -> str:
 COUNTER_BOUND = 0.03
 """Largest relative disagreement of energy counter and instant power that is not flagged."""
 
-DEGENERATE = "degenerate-data"
-
-UNREAD = "results-unread"
-
-SLOW_ALONE = "slow-alone"
-
-CPU_BOUND = "cpu-bound"
-
-LIMIT_BROKEN = "limit-broken"
-
-TOO_FAST, TOO_SLOW = "too-fast", "too-slow"
-
-HEAT = "heat"
-
-P99_BROKEN = "p99-broken"
-
-UNWATCHED = "unwatched"
-
-STRANGER = "stranger"
-
-UNCOUNTED = "uncounted"
-
-PAUSED = "paused"
-
-FOREIGN_HOST = "foreign-host"
-
-SINGLE_WINDOW, PRIOR = "one-window", "prior"
-
-JOB_CHANGED = "job-changed"
-
-BACKLOG = "backlog"
-
-WATCHED = "seen"
-
-SEVERAL_GPUS = "several-gpus"
+# Flags that are asked for by name; `FLAGS` says what each means.
+DEGENERATE, UNREAD, RESULTS_ONLY = "degenerate-data", "results-unread", "results-only"
+SLOW_ALONE, CPU_BOUND, HEAT, BACKLOG = "slow-alone", "cpu-bound", "heat", "backlog"
+TOO_FAST, TOO_SLOW, LIMIT_BROKEN, P99_BROKEN = "too-fast", "too-slow", "limit-broken", "p99-broken"
+UNWATCHED, UNCOUNTED, STRANGER, PAUSED = "unwatched", "uncounted", "stranger", "paused"
+FOREIGN_HOST, SEVERAL_GPUS, JOB_CHANGED = "foreign-host", "several-gpus", "job-changed"
+WATCHED, SINGLE_WINDOW, PRIOR = "seen", "one-window", "prior"
 
 GPUS_DIFFER, GPUS_ALIKE = "gpus-differ", 0.1
 """From such a part of the mean power on GPUs of one job are not alike."""
@@ -373,8 +341,6 @@ WRONG = frozenset({DEGENERATE, "wrong-results", "results-differ"})
 """Flags of points at which a job did not do its work: no profile has them, not even where a share
 has no others."""
 
-RESULTS_ONLY = "results-only"
-
 NO_POWER = "no power here: rates only"
 """Why there is no profile, where no source gives power."""
 
@@ -432,14 +398,10 @@ def is_catching_up(
     return not is_chance and (p50_ms is None or rate * p50_ms / 1000 >= more * span_s / 2)
 
 
-SETTLE_S = 3.0
-"""The first seconds together are in no mean: clocks and caches find their level."""
-
-JUDGE_S = 5.0
-"""Means of a shorter time are not held against a prediction."""
-
-MARGIN = 0.1
-"""Within a tenth of the expected value a prediction was good, however narrow its interval."""
+SETTLE_S, JUDGE_S, MARGIN = 3.0, 5.0, 0.1
+"""The first seconds together are in no mean: clocks and caches find their level. Means of a shorter
+time are not held against a prediction, and within a tenth of the expected value it was good,
+however narrow its interval."""
 
 OBSERVATION_WORDS = {
     "mode": ("mps", "cu_mask", "uncapped", "time-sliced"),
@@ -597,7 +559,16 @@ class Observation:
         """The same with the part of its energy that is each job's, where it has any energy."""
         if self.energy_j is None:
             return self
-        loads = [_load(part, self.units_total) for part in self.parts]
+        loads = [
+            JobLoad(
+                units=part.units or part.share_percent / WHOLE * (self.units_total or WHOLE),
+                relative_speed=part.rate / part.solo_rate
+                if part.rate is not None and part.solo_rate
+                else None,
+                solo_power_w=part.solo_power_w,
+            )
+            for part in self.parts
+        ]
         energies = divide_energy(self.energy_j, self.overlap_s, idle_power_w, loads)
         parts = (
             replace(part, energy_j=j.value, energy_low_j=j.low, energy_high_j=j.high)
@@ -651,35 +622,26 @@ def divide_energy(
     by_size = [load.units for load in loads]
     idle_j = min(energy_j, (idle_power_w or 0.0) * duration_s)
     of_idle, rest_j = _in_proportion(idle_j, by_size), energy_j - idle_j
-    uses_w = [_use_w(load, idle_power_w) for load in loads]
-    uses_j = [use * duration_s for use in uses_w if use is not None]
+    uses_j = [
+        max(0.0, speed) * max(0.0, load.solo_power_w - idle_power_w) * duration_s
+        for load in loads
+        if (speed := load.relative_speed) is not None
+        and load.solo_power_w is not None
+        and idle_power_w is not None
+    ]
     if len(uses_j) < len(loads) or not sum(uses_j):
         values = _in_proportion(energy_j, by_size)
         ends = [(0.0, rest_j)] * len(loads)
     else:
-        of_rest = _in_proportion(rest_j, uses_j)
-        values = [idle + rest for idle, rest in zip(of_idle, of_rest, strict=True)]
+        values = [
+            idle + rest for idle, rest in zip(of_idle, _in_proportion(rest_j, uses_j), strict=True)
+        ]
         ends = [_ends_j(use_j, rest_j, sum(uses_j)) for use_j in uses_j]
     return [
         # Rounding: a value may be its own bound.
         Interval(value, min(value, idle + low), max(value, idle + high))
         for value, idle, (low, high) in zip(values, of_idle, ends, strict=True)
     ]
-
-
-def _load(part: ObservedPart, units_total: int | None) -> JobLoad:
-    has_both = part.rate is not None and part.solo_rate
-    return JobLoad(
-        units=part.units or part.share_percent / WHOLE * (units_total or WHOLE),
-        relative_speed=(part.rate or 0.0) / part.solo_rate if has_both and part.solo_rate else None,
-        solo_power_w=part.solo_power_w,
-    )
-
-
-def _use_w(load: JobLoad, idle_power_w: float | None) -> float | None:
-    if load.relative_speed is None or load.solo_power_w is None or idle_power_w is None:
-        return None
-    return max(0.0, load.relative_speed) * max(0.0, load.solo_power_w - idle_power_w)
 
 
 def _ends_j(use_j: float, rest_j: float, all_j: float) -> tuple[float, float]:

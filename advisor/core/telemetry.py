@@ -13,14 +13,9 @@ from typing import Final, Literal, Protocol, TypeAlias
 from advisor.core.gpu import Gpu
 from advisor.core.records import NO_POWER, Counters
 
-POWER_GPU: Final = "power.gpu"
-POWER_MEMORY: Final = "power.memory"
-POWER_LIMIT: Final = "power.limit"
-ENERGY_GPU: Final = "energy.gpu"
-CLOCK_SM: Final = "clock.sm"
-CLOCK_MEMORY: Final = "clock.memory"
-TEMPERATURE_GPU: Final = "temperature.gpu"
-MEMORY_USED: Final = "memory.used"
+POWER_GPU, POWER_MEMORY, POWER_LIMIT = "power.gpu", "power.memory", "power.limit"
+ENERGY_GPU, TEMPERATURE_GPU = "energy.gpu", "temperature.gpu"
+CLOCK_SM, CLOCK_MEMORY, MEMORY_USED = "clock.sm", "clock.memory", "memory.used"
 POWER_SPREAD: Final = "power.spread"
 """Largest less smallest power of the GPUs of a job that holds several."""
 
@@ -28,13 +23,10 @@ POWER_CAPS: Final = frozenset({"sw-power-cap", "power-cap"})
 """Throttle reasons, of NVML and AMD SMI, by which the power limit holds the clock back: with heavy
 work that is the normal state. All others are heat or a fault of the supply."""
 
-NEAR_LIMIT: Final = 0.97
-"""From this part of the power limit on a card counts as held back by it: at the limit H200 cards
-read 680 to 703 of 700 W (data/advisor_data/bundled)."""
-
-OVER_LIMIT: Final = 1.015
-"""No card draws more than this part of its power limit over a window: of 2,191 bundled points of
-pairs the most is 1.014."""
+NEAR_LIMIT, OVER_LIMIT = 0.97, 1.015
+"""From the first part of the power limit on a card counts as held back by it: at the limit H200
+cards read 680 to 703 of 700 W (data/advisor_data/bundled). No card draws more than the second over
+a window: of 2,191 bundled points of pairs the most is 1.014."""
 
 COLUMN_UNITS = {"_percent": "%", "_mib_per_s": "MiB/s", "_w": "W", "_mib": "MiB", "_mhz": "MHz"}
 """How columns end, and their units."""
@@ -171,8 +163,7 @@ class ReadingGate:
 
     def _goes_on(self, before: tuple[float, float], now: tuple[float, float]) -> bool:
         # An energy counter may show 5 s later what was drawn.
-        most_j = self._most["W"] * (now[0] - before[0] + 5.0)
-        return 0 <= now[1] - before[1] <= most_j
+        return 0 <= now[1] - before[1] <= self._most["W"] * (now[0] - before[0] + 5.0)
 
     def _drop(self, name: str, value: float) -> None:
         self.dropped += 1

@@ -93,8 +93,7 @@ def folded(text: str, width: int, before: str = "") -> str:
     lines = textwrap.wrap(
         kept, width - len(before + end), break_on_hyphens=False, break_long_words=False
     )
-    rest = f"{end}\n{' ' * len(before)}"
-    return before + rest.join(lines).replace("\N{NO-BREAK SPACE}", " ")
+    return before + f"{end}\n{' ' * len(before)}".join(lines).replace("\N{NO-BREAK SPACE}", " ")
 
 
 def in_rows(counts: Iterable[int], step: int) -> list[list[int]]:
@@ -118,9 +117,8 @@ def printable(text: str) -> str:
 
     What would, but for newline and tab, is shown as JSON writes it: `\u001b`, `\u202e`.
     """
-    if text.replace("\n", "").replace("\t", "").isprintable():
-        return text
-    return "".join(map(_shown, text))
+    is_plain = text.replace("\n", "").replace("\t", "").isprintable()
+    return text if is_plain else "".join(map(_shown, text))
 
 
 SHOWN = 60

@@ -181,8 +181,7 @@ def _over_gpus(
         for p in profiles
     ]
     for gpus, shares in itertools.product(seatings, itertools.product(*levels)):
-        is_limited = any(share < WHOLE for share in shares)
-        split = Split(shares, "limited" if is_limited else "uncapped", (), gpus)
+        split = Split(shares, "limited" if min(shares) < WHOLE else "uncapped", (), gpus)
         limits = ([shares[n] for n in on if shares[n] < WHOLE] for on in split.each_gpu)
         if all(sum(limits_of_gpu) <= WHOLE + 1 for limits_of_gpu in limits):
             yield split
@@ -327,12 +326,11 @@ def _safe(
     for split in splits:
         if split.below_normal and why_not_below_normal(profiles, split):
             continue
-        seats = zip(split.shares, safeties, strict=True)
         if not any(
             share < WHOLE
             and s.units_total
             and units_for_share(share, s.units_total, s.vendor) in s.unsafe
-            for share, s in seats
+            for share, s in zip(split.shares, safeties, strict=True)
         ):
             yield split
 
@@ -351,9 +349,8 @@ def limits_of(profile: Profile, checked: CheckedCounts | None) -> tuple[float, .
 
 
 def _spread(shares: Sequence[float], most: int) -> list[float]:
-    if len(shares) <= most:
-        return list(shares)
-    return [shares[round((n + 0.5) * len(shares) / most - 0.5)] for n in range(most)]
+    places = (round((n + 0.5) * len(shares) / most - 0.5) for n in range(most))
+    return list(shares) if len(shares) <= most else [shares[place] for place in places]
 
 
 def check_set(jobs: int) -> None:
@@ -373,9 +370,6 @@ def check_set(jobs: int) -> None:
 # How much more than under MPS time slicing must be worth: few were measured, and contexts start
 # slowly there.
 _SLICING_MARGIN = 0.05
-
-# Energy and time: shown next to the objective that decides.
-_SHOWN = (DEFAULT_OBJECTIVE, "throughput")
 
 
 @dataclass(frozen=True)
@@ -520,7 +514,8 @@ class Decision:
         request, profiles = self.request, self.profiles
         kept = [o for o in self.options if not o.violations or o is self.apart]
         picks: dict[str, RatedSplit] = {}
-        for name in dict.fromkeys((request.objective.name, *_SHOWN)):
+        # Energy and time are shown next to the objective that decides.
+        for name in dict.fromkeys((request.objective.name, DEFAULT_OBJECTIVE, "throughput")):
             by = request.policy.prices.priced(ADVISED[name])
             values = _values_of(kept[0].predictions, profiles, by, request)
             valued = [replace(option, value=values[option.place]) for option in kept]
@@ -532,12 +527,10 @@ class Decision:
         """The work of the request, or of an hour of an option: that way and one after the other."""
         split, result, request = option.split, option.prediction.result, self.request
         work = request.work or result.work_in(HOUR_S)
-        chosen = _to_the_end(split, result, self.profiles, work)
-        restarted = result.finish(work) if split.is_limited and request.work else None
         return _WorkToTheEnd(
             work=work,
-            choice=chosen,
-            restarted=restarted,
+            choice=_to_the_end(split, result, self.profiles, work),
+            restarted=result.finish(work) if split.is_limited and request.work else None,
             exclusive=self.apart.prediction.result.sequential(work),
         )
 
@@ -546,8 +539,7 @@ class Decision:
         request, profiles = self.request, self.profiles
         least = self.choice.score if self.choice else 1 + request.policy.min_gain
         enough = least * (1 + request.policy.tie)
-        better = [o for o in self.options if o.violations and o.score > enough]
-        if not better:
+        if not (better := [o for o in self.options if o.violations and o.score > enough]):
             return None
         as_expected = replace(request, policy=replace(request.policy, chance=0.5))
         broken = as_expected.violations(self.apart.predictions, profiles)
@@ -603,8 +595,9 @@ class Outlook:
 
     def _expected(self, *, fine: bool = False, running: Running | None = None) -> Predictions:
         """Predictions of all options."""
-        given = self.profiles, self.checked, self.measured
-        return self.predict(options_of(*given, fine=fine, running=running))
+        return self.predict(
+            options_of(self.profiles, self.checked, self.measured, fine=fine, running=running)
+        )
 
     def predict(self, splits: Sequence[Split]) -> Predictions:
         """What the jobs would do at other splits."""
@@ -636,8 +629,7 @@ def decide(
     values = _values_of(predictions, profiles, objective, request)
     broken = request.violations(predictions, profiles)
     each = zip(itertools.count(), predictions.splits, values, broken, strict=False)
-    options = tuple(RatedSplit(predictions, *rated) for rated in each)
-    *shared, apart = options
+    *shared, apart = options = tuple(RatedSplit(predictions, *rated) for rated in each)
     kept = [option for option in shared if not option.violations]
     # Where a GPU for each breaks a limit, too, an option that keeps all need not gain anything.
     only_shared = any(request.violations_alone(profile) for profile in profiles)
@@ -720,14 +712,13 @@ def fewest_limits(split: Split, jobs: Sequence[str], value: float) -> tuple[obje
     The fewest limits and priorities, the most even ones, the loosest, then what is worth more.
     """
     limits = [WHOLE - share for share in split.shares if share < WHOLE]
-    seats = sorted(zip(jobs, split.shares, strict=True))
     return (
         len(limits) + len(split.below_normal),
         split.gap_percent if limits else 0.0,
         sum(limits),
         SHARINGS.index(split.sharing),
         -value,
-        seats,
+        sorted(zip(jobs, split.shares, strict=True)),
     )
 
 
@@ -850,8 +841,7 @@ def gain_to_the_end(
         return done.time_s
 
     def gain(result: SplitResult) -> float:
-        this = _to_the_end(split, result, profiles, work)
-        return spent(result.sequential(work)) / spent(this)
+        return spent(result.sequential(work)) / spent(_to_the_end(split, result, profiles, work))
 
     return gain
 
@@ -862,17 +852,17 @@ def _to_the_end(
     """All jobs until they are done; the limit of the one that goes on stays."""
     if split.sharing == "exclusive":
         return result.sequential(work)
-    if not split.is_limited:
-        return result.finish(work)
-    return result.finish(work, list(map(rest_of, profiles, split.shares)))
+    rests = map(rest_of, profiles, split.shares) if split.is_limited else ()
+    return result.finish(work, [*rests])
 
 
 @functools.lru_cache(maxsize=4096)
 def rest_of(profile: Profile, share: float) -> Rest:
     """A job alone under its limit, from its profile."""
     at = profile.at([share])
-    power_w = profile.gpus * float(at["power_w"][0])
-    return Rest(float(at["rate"][0]) / profile.whole_gpu_rate, power_w)
+    return Rest(
+        float(at["rate"][0]) / profile.whole_gpu_rate, profile.gpus * float(at["power_w"][0])
+    )
 
 
 def _no_option(
@@ -890,8 +880,11 @@ def _no_option(
     near, jobs = nearest(options), counted(profile.job for profile in profiles)
     accepted = near.accepting(profiles, request)
     accepted = f"allow it: {accepted}" if accepted else "loosen that limit"
-    alone = [violation for profile in profiles for violation in request.violations_alone(profile)]
-    worst = max(alone, key=lambda violation: violation.by, default=None)
+    worst = max(
+        itertools.chain.from_iterable(map(request.violations_alone, profiles)),
+        key=lambda violation: violation.by,
+        default=None,
+    )
     replaced = (
         f"; a GPU for each does not help: {worst.text}"
         if worst
@@ -913,9 +906,8 @@ def _enough(
     free, p = replace(request, max_power_w=None), options[0].predictions
     broken = free.violations(p, profiles)
     kept = {o: most_power_w(p, o.place, profiles) for o in options if not broken[o.place]}
-    if not kept:
+    if (least := min(kept, key=kept.__getitem__, default=None)) is None:
         return None
-    least = min(kept, key=kept.__getitem__)
     what = "one after the other" if least.sharing == "exclusive" else least.name
     # Rounded up, so that it is enough.
     return f"allow {math.ceil(kept[least])} W, which {what} needs"
@@ -985,20 +977,14 @@ def _end(decision: Decision, added: float) -> tuple[str, str] | None:
         gain = 100 * (option.score / decision.apart.score - 1)
         gained = f"{gain:.1f} %, less than {100 * least:g} %" if gain > 0 else "nothing"
         return scarce, f"{len(profiles)} copies would gain {gained}"
-    if added < least:
-        return scarce, f"one more adds {100 * added:.1f} % to the rate of all"
-    return None
+    why = f"one more adds {100 * added:.1f} % to the rate of all"
+    return (scarce, why) if added < least else None
 
 
 def reasons(decision: Decision) -> tuple[str, ...]:
     """Why this way, what each job keeps at its share, and what both want together."""
-    texts = (
-        *_why_not_more(decision),
-        *_why_this_option(decision),
-        *_shares(decision),
-        *_supply(decision),
-    )
-    return tuple(dict.fromkeys(texts))
+    each = (_why_not_more, _why_this_option, _shares, _supply)
+    return tuple(dict.fromkeys(text for of in each for text in of(decision)))
 
 
 def warnings(decision: Decision) -> tuple[str, ...]:

@@ -85,10 +85,12 @@ class Request:
                     why="1 is as fast as alone on the whole GPU",
                     fix="give a number from 0 to 1, such as 0.5",
                 )
-        above_0 = {"max_power_w": self.max_power_w, "default_max_p99_ms": self.default_max_p99_ms}
-        above_0["host_cores"] = self.host_cores
-        above_0 |= {f"max_p99_ms of {job}": most for job, most in self.max_p99_ms.items()}
-        for name, value in above_0.items():
+        for name, value in {
+            "max_power_w": self.max_power_w,
+            "default_max_p99_ms": self.default_max_p99_ms,
+            "host_cores": self.host_cores,
+            **{f"max_p99_ms of {job}": most for job, most in self.max_p99_ms.items()},
+        }.items():
             # "not above 0" is true of NaN as well.
             if value is not None and not value > 0:
                 raise InputError(f"{name} is {value:g}", fix="give a number above 0")
@@ -107,15 +109,14 @@ class Request:
 
     def of(self, profiles: Iterable[Profile]) -> "Request":
         """The request for some of the jobs: limits of other jobs and unmeasured latencies leave."""
-        profiles = tuple(profiles)
-        names = {profile.job for profile in profiles}
-        timed = any(profile.serving and profile.serving.latency_p99_ms for profile in profiles)
-        speeds, p99s_ms = (
-            {job: value for job, value in by_name.items() if job in names}
-            for by_name in (self.min_speed, self.max_p99_ms)
+        by_name = {profile.job: profile for profile in profiles}
+        timed = any(p.serving and p.serving.latency_p99_ms for p in by_name.values())
+        return replace(
+            self,
+            min_speed={job: v for job, v in self.min_speed.items() if job in by_name},
+            max_p99_ms={job: v for job, v in self.max_p99_ms.items() if job in by_name},
+            default_max_p99_ms=self.default_max_p99_ms if timed else None,
         )
-        default_ms = self.default_max_p99_ms if timed else None
-        return replace(self, min_speed=speeds, max_p99_ms=p99s_ms, default_max_p99_ms=default_ms)
 
     def min_speed_of(self, job: str) -> float:
         """The relative speed that a job without a fixed demand must keep; else see `floor`."""
@@ -148,11 +149,10 @@ class Request:
 
         A minimum speed can only tighten a server's own limit; 0 for that job disables the limit.
         """
-        least = self.min_speed_of(profile.job)
-        if not is_served(profile) or self.min_speed.get(profile.job) == 0:
+        least, serving = self.min_speed_of(profile.job), profile.serving
+        if serving is None or not is_served(profile) or self.min_speed.get(profile.job) == 0:
             return least
-        assert profile.serving is not None
-        return max(least, 1 - profile.serving.tolerance)
+        return max(least, 1 - serving.tolerance)
 
     def with_card_memory(self, gpu_model: str) -> "Request":
         """The same with the memory of a card of that model, where it has none and it is known."""
@@ -170,8 +170,10 @@ class Request:
             self.check_work_ends(profiles)
         for what, names in (("minimum speed", self.min_speed), ("latency", self.max_p99_ms)):
             if strangers := sorted(set(names) - set(jobs)):
-                why = f"the jobs are {' and '.join(jobs)}"
-                raise InputError(f"a {what} was given for {', '.join(strangers)}", why=why)
+                raise InputError(
+                    f"a {what} was given for {', '.join(strangers)}",
+                    why=f"the jobs are {' and '.join(jobs)}",
+                )
         timed = {p.job for p in profiles if p.serving and p.serving.latency_p99_ms}
         is_for_all = self.default_max_p99_ms is not None and not timed
         if lacking := jobs if is_for_all else sorted(set(self.max_p99_ms) - timed):
@@ -214,8 +216,10 @@ class Request:
 
     def violations_alone(self, profile: Profile) -> tuple["Violation", ...]:
         """The limits that a job does not keep on a GPU of its own."""
-        alone = _over_power(f"{profile.job} alone", profile.whole_gpu_power_w, self)
-        return (*alone, *_late_alone(profile, WHOLE, self))
+        return (
+            *_over_power(f"{profile.job} alone", profile.whole_gpu_power_w, self),
+            *_late_alone(profile, WHOLE, self),
+        )
 
 
 def is_served(profile: Profile) -> bool:
@@ -368,11 +372,11 @@ def _late_alone(profile: Profile, share_percent: float, request: Request) -> Ite
     most_ms = request.longest_p99_ms(profile)
     alone_ms = profile.serving and profile.serving.p99_alone_ms(share_percent)
     if most_ms is not None and alone_ms is not None and alone_ms > most_ms:
-        text = (
+        yield Violation(
             f"{profile.job} alone at {share_percent:g} % has a p99 latency of "
-            f"{in_digits(alone_ms)} ms, above {most_ms:g} ms"
+            f"{in_digits(alone_ms)} ms, above {most_ms:g} ms",
+            alone_ms / most_ms - 1,
         )
-        yield Violation(text, alone_ms / most_ms - 1)
 
 
 def _exceeds_power(
@@ -389,17 +393,20 @@ def _exceeds_power(
 
 def most_power_w(p: Predictions, place: int, profiles: Sequence[Profile]) -> float:
     """One after the other, the mean of all powers is never drawn, but each of them is."""
-    if p.splits[place].sharing == "exclusive":
-        return max(profile.whole_gpu_power_w for profile in profiles)
-    return float(p.power_w[0, place])
+    return (
+        max(profile.whole_gpu_power_w for profile in profiles)
+        if p.splits[place].sharing == "exclusive"
+        else float(p.power_w[0, place])
+    )
 
 
 def _over_power(who: str, power_w: float, request: Request) -> Iterator[Violation]:
     most_w = request.max_power_w
     if most_w is not None and power_w > most_w:
         verb = "draws" if who.endswith(" alone") else "draw"
-        text = f"{who} {verb} {power_w:.4g} W, at most {most_w:g} W are allowed"
-        yield Violation(text, power_w / most_w - 1)
+        yield Violation(
+            f"{who} {verb} {power_w:.4g} W, at most {most_w:g} W are allowed", power_w / most_w - 1
+        )
 
 
 def _exceeds_memory(
@@ -425,8 +432,10 @@ def _lacks_cores(
 ) -> _PlacedViolations:
     most = request.host_cores
     if most is not None and (wanted := cores_wanted(profiles)) and wanted > most:
-        text = f"{wanted:.1f} host cores are wanted, {most:g} are there"
-        yield p.together, Violation(text, wanted / most - 1)
+        yield (
+            p.together,
+            Violation(f"{wanted:.1f} host cores are wanted, {most:g} are there", wanted / most - 1),
+        )
 
 
 def _shares_fate(

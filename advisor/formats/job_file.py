@@ -154,8 +154,12 @@ def find_job(name_or_path: str, jobs_dir: Path, *, again: bool = False) -> Job:
         if name_or_path in names:
             return _load_named(folder, name_or_path)
     names = names_by_folder[jobs_dir]
-    among = f" among the {count_of(len(names), 'job file')} of {jobs_dir}"
-    raise unknown_job(name_or_path, {*chain(*names_by_folder.values())}, among=among, again=again)
+    raise unknown_job(
+        name_or_path,
+        {*chain(*names_by_folder.values())},
+        among=f" among the {count_of(len(names), 'job file')} of {jobs_dir}",
+        again=again,
+    )
 
 
 def sound_jobs(jobs_dir: Path) -> tuple[list[Job], list[InputError]]:
@@ -213,9 +217,10 @@ def watched_job(
         if _mark(job.command, job.workdir)[1] == mark:
             return job
     program = re.sub(r"\.(py|sh)$", "", Path(command[place]).name.lower())
-    stem = re.sub(r"[^a-z0-9._-]", "-", program[:40]).strip("-_.")
-    name = f"{stem or 'job'}-{mark[:8]}"
-    return Job(name=name, command=tuple(command), workdir=workdir, progress=progress)
+    stem = re.sub(r"[^a-z0-9._-]", "-", program[:40]).strip("-_.") or "job"
+    return Job(
+        name=f"{stem}-{mark[:8]}", command=tuple(command), workdir=workdir, progress=progress
+    )
 
 
 def _mark(command: Sequence[str], workdir: Path | None, image: str = "") -> tuple[int, str]:

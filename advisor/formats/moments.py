@@ -67,9 +67,11 @@ def duration_text(seconds: float) -> str:
     minutes = int(seconds / 60 + 0.5)  # as JavaScript rounds, for the pages: see numbers.js
     if minutes < 60:
         return f"{minutes} min"
-    if minutes < 48 * 60:
-        return _two(minutes, 60, "h", "min")
-    return _two(int(seconds / 3600 + 0.5), 24, "d", "h")
+    return (
+        _two(minutes, 60, "h", "min")
+        if minutes < 48 * 60
+        else _two(int(seconds / 3600 + 0.5), 24, "d", "h")
+    )
 
 
 def _two(count: int, each: int, large: str, small: str) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Set
 from datetime import UTC, datetime
 from typing import Any, TypeVar, cast, get_args, get_origin, get_type_hints
 
-from advisor.core.gpu import MOST_JOBS
+from advisor.core.gpu import ADVISED_JOBS, MOST_JOBS
 from advisor.core.job import Verdict
 from advisor.core.records import (
     OBSERVATION_WORDS,
@@ -24,11 +24,8 @@ from advisor.errors import InputError, placed
 from advisor.formats.moments import is_utc, moment_fault
 from advisor.wire.answers import column as with_word
 
-JOBS = "jobs"
-"""The list of parts in a row that is not flat."""
-
-FIRST_JOB = "job_1"
-"""A flat row of several jobs has this column."""
+JOBS, FIRST_JOB = "jobs", "job_1"
+"""The list of parts in a row that is not flat, and a column that a flat one of several jobs has."""
 
 _COLUMNS = frozenset(f.name for kind in PARTS.values() for f in dataclasses.fields(kind))
 
@@ -40,8 +37,11 @@ def flat_name(column: str, number: int) -> str:
 
 def flat(row: Mapping[str, Any]) -> dict[str, Any]:
     """The row with numbered columns instead of its list of jobs; one without jobs as it is."""
-    parts = enumerate(row.get(JOBS, ()), start=1)
-    numbered = {flat_name(name, n): value for n, part in parts for name, value in part.items()}
+    numbered = {
+        flat_name(name, number): value
+        for number, part in enumerate(row.get(JOBS, ()), start=1)
+        for name, value in part.items()
+    }
     return {**numbered, **{name: value for name, value in row.items() if name != JOBS}}
 
 
@@ -80,15 +80,11 @@ def _is_empty(value: Any) -> bool:
 
 P = TypeVar("P", bound=Record)
 
-_FEWEST_JOBS = 2
-
 
 def to_row(point: Record) -> dict[str, Any]:
     """The point as plain JSON values: `flags` is a list, and so are its parts, named `jobs`."""
-    row = _plain(point)
-    if not isinstance(point, SoloPoint):
-        row = {JOBS: [_plain(part) for part in point.parts], **row}
-    return {**row, "flags": list(point.flags)}
+    jobs = {} if isinstance(point, SoloPoint) else {JOBS: [_plain(part) for part in point.parts]}
+    return {**jobs, **_plain(point), "flags": list(point.flags)}
 
 
 def check_columns(names: Iterable[str]) -> None:
@@ -117,15 +113,13 @@ def column_types(kind: type[Record] | type[Part]) -> dict[str, tuple[type, bool]
 
     The parts of a record are no column: theirs are those of `PARTS[kind]`.
     """
-    hints = get_type_hints(kind)
-    names = (f.name for f in dataclasses.fields(kind) if f.name != "parts")
-    return {name: _type_and_optional(hints[name]) for name in names}
-
-
-def _type_and_optional(hint: Any) -> tuple[type, bool]:
-    if isinstance(hint, types.UnionType):
-        return next(a for a in get_args(hint) if a is not types.NoneType), True
-    return get_origin(hint) or hint, False
+    return {
+        name: (next(a for a in get_args(hint) if a is not types.NoneType), True)
+        if isinstance(hint, types.UnionType)
+        else (get_origin(hint) or hint, False)
+        for name, hint in get_type_hints(kind).items()
+        if name != "parts"
+    }
 
 
 def from_row(kind: type[P], row: Mapping[str, Any]) -> P:
@@ -206,7 +200,7 @@ def _plain(record: Record | Part) -> dict[str, Any]:
 
 
 def _parts(kind: type[Part], jobs: Any) -> tuple[Part, ...]:
-    if not isinstance(jobs, list) or len(cast("list[Any]", jobs)) < _FEWEST_JOBS:
+    if not isinstance(jobs, list) or len(cast("list[Any]", jobs)) < ADVISED_JOBS:
         raise InputError(
             "jobs is not a list of two jobs or more",
             fix='write "jobs": [{"job": ..., "share_percent": ...}, ...], or in a flat format '

@@ -38,9 +38,6 @@ T = TypeVar("T")
 # How many of many faults are named.
 _NAMED = 5
 
-# Characters of a key that are repeated.
-_LONGEST = 80
-
 
 SCHEMA = 5
 """Of every answer, and of job and plan files that we write; docs/api.md says what it promises.
@@ -187,8 +184,11 @@ def _wire_error(error: "ValidationError", name: str) -> WireError:
         # A list whose items are wrong counts as too short as well.
         if fault["type"] == "too_short" and any(_is_inside(fault, other) for other in listed):
             continue
-        loc = [part for part in fault["loc"] if not _TYPE.match(str(part))]
-        steps = (f"[{step}]" if isinstance(step, int) else f".{step[:_LONGEST]}" for step in loc)
+        steps = (
+            f"[{step}]" if isinstance(step, int) else f".{step[:80]}"
+            for step in fault["loc"]
+            if not _TYPE.match(str(step))
+        )
         path = "".join(steps).removeprefix(".")  # such as jobs[0].min_speed
         places.setdefault(path or name, []).append(cast("Any", fault))
     return WireError(fault_text(places))
@@ -333,8 +333,6 @@ class RecordLines(Generic[T]):
             StoreError: it cannot be written.
         """
         line = f"{write(record)}\n".encode()
-        if self.path.suffix == ".gz":
-            line = gzip.compress(line, mtime=0)
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
         with (
             StoreError.instead_of(
@@ -344,7 +342,7 @@ class RecordLines(Generic[T]):
             ),
             os.fdopen(os.open(self.path, flags, PRIVATE_FILE), "ab") as file,
         ):
-            file.write(line)
+            file.write(gzip.compress(line, mtime=0) if self.path.suffix == ".gz" else line)
 
     def _read(self) -> tuple[list[T], int]:
         try:

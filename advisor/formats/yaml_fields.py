@@ -38,8 +38,9 @@ class YamlField:
     def fault(self, what: str, fix: str = "") -> InputError:
         """An error at this place."""
         mark = self.node.start_mark
-        where = f"{self.path}:{mark.line + 1}:{mark.column + 1}"
-        return InputError(f"{where}: {self.key}: {what}", fix=fix)
+        return InputError(
+            f"{self.path}:{mark.line + 1}:{mark.column + 1}: {self.key}: {what}", fix=fix
+        )
 
     def expected(self, what: str) -> InputError:
         """An error that says what should have been here."""

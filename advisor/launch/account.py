@@ -133,12 +133,11 @@ class JobMonitor:
         proof: Proof | None = None,
     ) -> None:
         self._join_id, self._joined_at = join_id, now_text() if join_id else None
-        self._ended_at: str | None = None
+        self._ended_at = self._unread_since = self.demand = None
         self.expected: Interval | None = None
         self.tail: P99Watch | None = None
         self.too_fast = False
         self.lost: str | None = None
-        self.demand: float | None = None
         self.paused, self._goes_on = False, 0
         self._minute, self._answered = RateMeter(), tuple[int, ...]()
         self._times_off, self._usual_ms = 0, math.inf
@@ -149,15 +148,11 @@ class JobMonitor:
         self._tolerance = (job.job.results or ResultsSettings()).tolerance
         self.results: Verdict | None = None
         self.outcome: JobOutcome = "running"
-        self.exit_code: int | None = None
-        self.code: str | None = None
-        self.error: str | None = None
+        self.exit_code = self.code = self.error = None
         self.steps, self._beats = part.done, job.beats()
-        self._counts_on: bool | None = None
-        self.uncounted: str | None = None
+        self._counts_on = self.uncounted = None
         self._counting, self._judging = _Reading(), _Reading()
         self._not_begun = job.uncounted
-        self._unread_since: str | None = None
         self.libraries: str | None = None
         self.rest = RateMeter()
         self._recent = RateMeter(RECENT_S)
@@ -176,12 +171,10 @@ class JobMonitor:
         """What it has counted now, which `look` takes."""
         # Counted after it was seen to have ended: its last steps are not lost.
         gone = self.job.exit_code is not None
-        counted = self._counting.read(
-            lambda: (self.job.count(last=last), self.job.beats()), clock_s, now=last
-        )
-        if counted is None:
-            return _Counted(gone, self.steps, self._beats, self._counting.error)
-        return _Counted(gone, self._in_all(counted[0]), counted[1], self._counting.error)
+        steps, beats = self._counting.read(
+            lambda: (self._in_all(self.job.count(last=last)), self.job.beats()), clock_s, now=last
+        ) or (self.steps, self._beats)
+        return _Counted(gone, steps, beats, self._counting.error)
 
     def _in_all(self, counted: float) -> float:
         """A count since this start with what was done before it, which the job may count, too.
@@ -205,7 +198,13 @@ class JobMonitor:
         self._note(now, counted)
         still_s, ran_s = now.at_s - self._moved_s, now.at_s - self._begun_s
         self._is_stalled = still_s > 120
-        self._look_for_pause(moved=not still_s)
+        # One that stands still may be stopped. One that has moved twice while a process of it was,
+        # such as the shell that started it, runs.
+        if still_s or self.paused or self._goes_on:
+            pids = self.job.last_pids
+            stopped = any(map(is_stopped, pids)) or is_frozen(min(pids, default=0))
+            self._goes_on = self._goes_on + (not still_s) if stopped else 0
+            self.paused = stopped and self._goes_on < 2
         timeout_s = hang_s if self._has_moved else self.job.job.start_timeout_s
         if counted.gone:
             # By itself: well, or with an error.
@@ -217,11 +216,12 @@ class JobMonitor:
                     self.job.check()
                 except JobError as error:
                     self.end("failed", error.code, str(error))
-        elif self.over:
-            return
         elif (limit_s := self.part.time_limit_s) is not None and ran_s > limit_s:
-            limit = duration_text(limit_s)
-            self.end("failed", "time-limit", f"{self.job.job.name} reached its limit of {limit}")
+            self.end(
+                "failed",
+                "time-limit",
+                f"{self.job.job.name} reached its limit of {duration_text(limit_s)}",
+            )
         elif hang_s is not None and timeout_s is not None and still_s > timeout_s:
             self.end(
                 "hung",
@@ -231,18 +231,6 @@ class JobMonitor:
             )
         if self.over:
             self._is_stalled = self.paused = False
-
-    def _look_for_pause(self, *, moved: bool) -> None:
-        """See whether it stands still for being stopped.
-
-        One that has moved twice while a process of it was, such as the shell that started it, runs.
-        """
-        if moved and not (self.paused or self._goes_on):
-            return
-        pids = self.job.last_pids
-        stopped = any(map(is_stopped, pids)) or is_frozen(min(pids, default=0))
-        self._goes_on = self._goes_on + moved if stopped else 0
-        self.paused = stopped and self._goes_on < 2
 
     def close(self, now: Moment) -> None:
         """Count what is left to be read of a job whose processes have ended."""
@@ -371,8 +359,8 @@ def relative(rate: float | None, solo_rate: float | None) -> float | None:
 WINDOW_S, LEAST_REQUESTS = 5.0, 200
 """The least of a window: of fewer requests the 99th percentile is that of one or two."""
 
+# One late window may be chance, or a job that starts; so many in a row are not.
 WINDOWS = 3
-"""One late window may be chance, or a job that starts; so many in a row are not."""
 
 
 class P99Watch:
@@ -481,9 +469,12 @@ class Trial:
     @property
     def energy_saved(self) -> float | None:
         """Against one job after the other, each at its profile's power; None: that is not known."""
-        rates = zip(self.speeds, self.pair.parts, strict=True)
-        work = [s and p.solo_rate and s * p.solo_rate for s, p in rates]
-        return energy_saved(self.power_w, work, self.pair.parts)
+        parts = self.pair.parts
+        rates = [
+            of and part.solo_rate and of * part.solo_rate
+            for of, part in zip(self.speeds, parts, strict=True)
+        ]
+        return energy_saved(self.power_w, rates, parts)
 
     @property
     def rank(self) -> tuple[bool, int, float]:
@@ -493,11 +484,10 @@ class Trial:
     @property
     def text(self) -> str:
         """The way and what was seen of it."""
-        work_per_joule = self.work_per_joule
         work = (
             "not measured"
-            if work_per_joule is None
-            else f"{1e3 * work_per_joule:.3g} of work per kJ"
+            if self.work_per_joule is None
+            else f"{1e3 * self.work_per_joule:.3g} of work per kJ"
         )
         return ", ".join((f"{self.pair.split} {work}", *self.broken))
 
@@ -552,10 +542,24 @@ class Account:
         self._add(now, metered, running)
 
     def _add(self, now: Moment, metered: Metered | None, running: Sequence[JobMonitor]) -> None:
-        passed_s, before = now.at_s - self._last_s, self._read
-        self._note_energy(now, metered)
+        passed_s, before, self._read = now.at_s - self._last_s, self._read, metered
+        if metered is not None and metered.at_s == now.at_s:
+            self._begin = self._begin or metered
+            self._recent_j.add(*metered.of_rate)
+            # Steps of a time of which no energy is known.
+            if before is None or metered.seconds == before.seconds:
+                self._unread_steps = tuple(
+                    map(sum, zip(self._unread_steps, self._since(self._read_steps), strict=True))
+                )
+            self._read_steps = _steps(self._jobs)
         self._freed_s += passed_s * max(0, len(running) - 1)
-        self._add_to_stretch(now, passed_s, before, running)
+        numbers = tuple(n for n, monitor in enumerate(self._jobs) if monitor in running)
+        if numbers == self.kept.numbers:
+            self.kept.add(now, passed_s, self._read)
+        if numbers != self.stretches[-1].numbers and len(numbers) >= ADVISED_JOBS:
+            self.stretches.append(Stretch(self._jobs, numbers, self._last_s, before))
+        if numbers == self.stretches[-1].numbers:
+            self.stretches[-1].add(now, passed_s, self._read)
         self._last_s = now.at_s
         if len(running) < len(self._jobs) or len(self._jobs) > len(self.first.numbers):
             self.rest_s += passed_s
@@ -567,9 +571,10 @@ class Account:
                     if monitor not in running
                 )
                 # A joined job uses units that others held.
-                later = self._jobs[len(self.first.numbers) :]
                 joined = sum(
-                    monitor.job.granted.units or 0 for monitor in later if monitor in running
+                    monitor.job.granted.units or 0
+                    for monitor in self._jobs[len(self.first.numbers) :]
+                    if monitor in running
                 )
                 self.stranded_unit_s += passed_s * max(0, ended - joined)
             for monitor in running:
@@ -588,12 +593,15 @@ class Account:
         if self.promised is None or self.kept.settled_s() < JUDGE_S:
             return {}, None
         jobs, expected = self.promised.jobs, self.promised.work_per_joule
-        lately = zip(self.kept.numbers, self.kept.rates(lately=True), jobs, strict=True)
         speeds = [
             relative(rate, job.solo_rate) for rate, job in zip(self.kept.rates(), jobs, strict=True)
         ]
         return {
-            n: drift for n, rate, job in lately if (drift := Drift.of(rate, job.rate)) is not None
+            n: drift
+            for n, rate, job in zip(
+                self.kept.numbers, self.kept.rates(lately=True), jobs, strict=True
+            )
+            if (drift := Drift.of(rate, job.rate)) is not None
         }, Drift.of(work_per_joule(speeds, self.kept.power_w()), expected)
 
     def close(self, now: Moment, metered: Metered | None, stopped: Sequence[JobMonitor]) -> None:
@@ -623,56 +631,64 @@ class Account:
 
     def power_w(self) -> float | None:
         """Of the GPU, mean over the last seconds."""
-        is_old = self._read is None or self._last_s - self._read.at_s > RECENT_S
-        return None if is_old else self._recent_j.rate()
+        was_read = self._read is not None and self._last_s - self._read.at_s <= RECENT_S
+        return self._recent_j.rate() if was_read else None
 
     def recent_energy_saved(self) -> float | None:
         """Over the last seconds; a job that is over does nothing."""
-        rates = [0.0 if monitor.over else monitor.rate() for monitor in self._jobs]
-        return energy_saved(None if self.foreign() else self.power_w(), rates, self._pair.parts)
+        return energy_saved(
+            None if self.foreign() else self.power_w(),
+            [0.0 if monitor.over else monitor.rate() for monitor in self._jobs],
+            self._pair.parts,
+        )
 
     def rest_energy_saved(self) -> float | None:
         """Of the work after one job had ended; below 0 where the limit that stayed cost energy."""
-        if not self._is_counted:
-            return None
-        return energy_saved(self.rest_energy_j, self._since(self._shared_steps), self._pair.parts)
+        return energy_saved(
+            self.rest_energy_j if self._is_counted else None,
+            self._since(self._shared_steps),
+            self._pair.parts,
+        )
 
     def energy_saved_to_end(self) -> float | None:
         """Of all work since the opening of the gates, with what one job did alone at the end."""
-        if not self._is_counted:
-            return None
-        metered = self._metered()
-        whole_j = metered and metered.whole_j(self.first.overlap_s + self.rest_s)
-        return energy_saved(whole_j, self._since(self._first_steps), self._pair.parts)
+        metered = self._metered() if self._is_counted else None
+        return energy_saved(
+            metered and metered.whole_j(self.first.overlap_s + self.rest_s),
+            self._since(self._first_steps),
+            self._pair.parts,
+        )
 
     def mean_energy_saved(self) -> float | None:
         """While all ran, without the first seconds."""
-        # Later joins are no part of it.
-        parts = self._pair.parts[: len(self.first.numbers)]
         power_w = None if self.foreign() else self.first.power_w()
-        return energy_saved(power_w, self.first.rates(), parts)
+        # Later joins are no part of it.
+        return energy_saved(power_w, (rates := self.first.rates()), self._pair.parts[: len(rates)])
 
     def foreign(self) -> dict[int, float]:
         """Jobs that `LaunchPart.is_foreign` is true of, and how fast they ran."""
         parts = self._pair.parts
-        speeds = [
-            (n, relative(rate, parts[n].solo_rate) or 0.0)
+        return {
+            n: speed
             for stretch in self.stretches
             for n, rate in zip(stretch.numbers, stretch.rates(), strict=True)
-        ]
-        return {n: speed for n, speed in speeds if parts[n].is_foreign(speed)}
+            if parts[n].is_foreign(speed := relative(rate, parts[n].solo_rate) or 0.0)
+        }
 
     def trial(self) -> Trial:
         """What the jobs that began together did, without the first seconds."""
         numbers, rates = self.first.numbers, self.first.rates()
-        parts = self._pair.parts[: len(numbers)]
         speeds = [
             speed if speed is None or part.job.offered_rate is None else min(speed, 1.0)
-            for rate, part in zip(rates, parts, strict=True)
+            for rate, part in zip(rates, self._pair.parts[: len(numbers)], strict=True)
             for speed in [relative(rate, part.solo_rate)]
         ]
-        p99_ms = [self.first.latency_ms(number, 99) for number in numbers]
-        return Trial(self._pair, speeds, p99_ms, self.first.power_w())
+        return Trial(
+            self._pair,
+            speeds,
+            [self.first.latency_ms(number, 99) for number in numbers],
+            self.first.power_w(),
+        )
 
     def ledger(self) -> Ledger | None:
         """All of it, beside the same steps with a GPU for each; None where that is not known."""
@@ -680,18 +696,18 @@ class Account:
         alone, held_s = _work_alone(done, parts), self.first.overlap_s + self.rest_s
         gpus = max(part.job.gpus for part in parts)
         unread = map(sum, zip(self._unread_steps, self._since(self._read_steps), strict=True))
-        read = [max(0.0, all_ - less) for all_, less in zip(done, unread, strict=True)]
-        alone_read = _work_alone(read, parts)
+        alone_read = _work_alone(
+            [max(0.0, all_ - less) for all_, less in zip(done, unread, strict=True)], parts
+        )
         if not (self._is_counted and alone and alone_read and metered and metered.seconds):
             return None
         idle = [part.idle_power_w for part in parts if part.idle_power_w is not None]
-        read_part = metered.seconds / held_s
         return Ledger(
             held_s=gpus * held_s,
             energy_j=metered.joules,
             alone_s=alone[0],
             alone_j=alone_read[1],
-            freed_idle_j=self._freed_s * read_part * min(idle) if idle else None,
+            freed_idle_j=self._freed_s * metered.seconds / held_s * min(idle) if idle else None,
             unread_s=gpus * (held_s - metered.seconds) if metered.whole_j(held_s) is None else 0.0,
         )
 
@@ -703,38 +719,9 @@ class Account:
     def _metered(self) -> Metered | None:
         return self._read and self._begin and self._read.since(self._begin)
 
-    def _note_energy(self, now: Moment, metered: Metered | None) -> None:
-        """And the steps of a time of which no energy is known."""
-        before, self._read = self._read, metered
-        if self._read is None or self._read.at_s != now.at_s:
-            return
-        self._begin = self._begin or self._read
-        self._recent_j.add(*self._read.of_rate)
-        if before is None or self._read.seconds == before.seconds:
-            grown = zip(self._unread_steps, self._since(self._read_steps), strict=True)
-            self._unread_steps = tuple(map(sum, grown))
-        self._read_steps = _steps(self._jobs)
-
-    def _add_to_stretch(
-        self,
-        now: Moment,
-        passed_s: float,
-        before: Metered | None,
-        running: Sequence[JobMonitor],
-    ) -> None:
-        numbers = tuple(n for n, monitor in enumerate(self._jobs) if monitor in running)
-        if numbers == self.kept.numbers:
-            self.kept.add(now, passed_s, self._read)
-        if numbers != self.stretches[-1].numbers:
-            if len(numbers) < ADVISED_JOBS:
-                return
-            self.stretches.append(Stretch(self._jobs, numbers, self._last_s, before))
-        self.stretches[-1].add(now, passed_s, self._read)
-
     def _since(self, before: Sequence[float]) -> list[float]:
         # A count that began again is no work undone.
-        now = _steps(self._jobs)
-        return [max(0.0, here - there) for here, there in zip(now, before, strict=True)]
+        return [max(0.0, now - then) for now, then in zip(_steps(self._jobs), before, strict=True)]
 
 
 def energy_saved(
@@ -845,9 +832,8 @@ class Stretch:
     @property
     def energy_j(self) -> float | None:
         """Of the GPU in that time; None: not all of it was read."""
-        if self._first is None or self._last is None:
-            return None
-        return self._last.since(self._first).whole_j(self.overlap_s)
+        first, last = self._first, self._last
+        return first and last and last.since(first).whole_j(self.overlap_s)
 
     def add(self, now: Moment, passed_s: float, metered: Metered | None) -> None:
         """Count the time since the last look; `metered` is the energy of the GPU so far."""
@@ -860,7 +846,14 @@ class Stretch:
         # At the look that finds it going on it stood for a part of the time.
         stood, self._stands = stands or self._stands, stands
         if stood:
-            self._leave_out(passed_s, last, metered)
+            self._left_out_s += passed_s
+            for pace in self._paces.values():
+                pace.leave_out()
+            if last and metered:
+                out, grown = self._left_out, metered.since(last)
+                self._left_out = replace(
+                    out, joules=out.joules + grown.joules, seconds=out.seconds + grown.seconds
+                )
             return
         now = Moment(now.at_s - self._left_out_s, now.slack_s)
         metered = metered and metered.since(self._left_out)
@@ -885,25 +878,15 @@ class Stretch:
         if metered is not None:
             self._joules.add(*metered.of_rate)
 
-    def _leave_out(self, passed_s: float, last: Metered | None, metered: Metered | None) -> None:
-        """The time since the last look is in no mean: a job stood still."""
-        self._left_out_s += passed_s
-        for pace in self._paces.values():
-            pace.leave_out()
-        if last and metered:
-            out, grown = self._left_out, metered.since(last)
-            self._left_out = replace(
-                out, joules=out.joules + grown.joules, seconds=out.seconds + grown.seconds
-            )
-
     def power_w(self) -> float | None:
         """Of the GPU, mean of the time in which it was read."""
         return self._joules.rate()
 
     def rates(self, *, lately: bool = False) -> tuple[float | None, ...]:
         """Of these jobs, in the order of the launch; of its last `lately_s` alone."""
-        paces = self._paces.values()
-        return tuple((pace.lately if lately else pace.steps).rate() for pace in paces)
+        return tuple(
+            (pace.lately if lately else pace.steps).rate() for pace in self._paces.values()
+        )
 
     def settled_s(self) -> float:
         """How long the time is that means are of."""
@@ -928,8 +911,13 @@ class _Pace:
     def catches_up(self, *, again: bool) -> bool:
         """Whether it is a server that `is_behind`."""
         offered_rate = None if self.job.over else self.job.demand or self.job.job.job.offered_rate
-        is_silent = self.job.steps == self._first_steps
-        return is_behind(offered_rate, self.job.rate(), self.steps, silent=is_silent, again=again)
+        return is_behind(
+            offered_rate,
+            self.job.rate(),
+            self.steps,
+            silent=self.job.steps == self._first_steps,
+            again=again,
+        )
 
     def note(self, now: Moment) -> None:
         self._last_steps = self.job.steps
@@ -941,12 +929,6 @@ class _Pace:
     def leave_out(self) -> None:
         """What came since the last look is no part of it."""
         self._left_out += self.job.steps - self._last_steps
-        self._last_steps, (first, last), answered = (
-            self.job.steps,
-            self.answered,
-            self.job.job.latencies(),
-        )
-        kept = (
-            then + now - before for then, before, now in zip(first, last, answered, strict=False)
-        )
-        self.answered = tuple(kept), answered
+        self._last_steps, answered = self.job.steps, self.job.job.latencies()
+        latencies = zip(*self.answered, answered, strict=False)
+        self.answered = tuple(then + now - before for then, before, now in latencies), answered

@@ -122,10 +122,7 @@ class LaunchFolder:
         # claim before the lock, in which it is made: else one that just begins seems to be gone.
         claimed = self.claimed()
         lives = self.supervised()
-        try:
-            status = read(LaunchStatus, read_ours(self.path / "status.json"))
-        except (OSError, InputError):
-            status = None
+        status = _read(LaunchStatus, self.path / "status.json")
         if status is None or not is_utc(status.updated_at):
             status = self._first_status()
         gone = claimed and not lives and not status.over
@@ -217,10 +214,8 @@ class LaunchFolder:
         try:
             with open_plain(self.path / "alive", owner=os.geteuid()) as file:
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        except OSError:  # none is there, or what no supervisor made
-            return False
+        except OSError as error:  # it is locked; or none is there, or what no supervisor made
+            return isinstance(error, BlockingIOError)
         return False
 
     @contextmanager
@@ -231,33 +226,27 @@ class LaunchFolder:
             BusyError: there is or was one.
         """
         with writing_private(self.path / "alive") as file:
-            # Locked before it is claimed: a reader of the claim sees the lock.
-            if not wait_until(lambda: try_lock(file), _READERS_S):
-                raise self._busy_error()
-            try:
+            with BusyError.instead_of(
+                (BlockingIOError, FileExistsError),
+                f"the launch {self.launch_id} has or had a supervisor already",
+                why="jobs are never started twice",
+                fix="launch them again",
+            ):
+                # Locked before it is claimed: a reader of the claim sees the lock.
+                if not wait_until(lambda: try_lock(file), _READERS_S):
+                    raise BlockingIOError
                 (self.path / "claim").touch(PRIVATE_FILE, exist_ok=False)
-            except FileExistsError as error:
-                raise self._busy_error() from error
             yield
 
     def _first_status(self) -> LaunchStatus:
+        made_at = now()
+        with suppress(OSError):
+            made_at = to_text(
+                datetime.fromtimestamp((self.path / "spec.json").stat().st_mtime, UTC)
+            )
         with suppress(InputError):
-            return first_status(self.read_spec(), self._made_at())
-        return LaunchStatus(launch_id=self.launch_id, state="accepted", updated_at=self._made_at())
-
-    def _made_at(self) -> str:
-        try:
-            made_s = (self.path / "spec.json").stat().st_mtime
-        except OSError:
-            return now()
-        return to_text(datetime.fromtimestamp(made_s, UTC))
-
-    def _busy_error(self) -> BusyError:
-        return BusyError(
-            f"the launch {self.launch_id} has or had a supervisor already",
-            why="jobs are never started twice",
-            fix="launch them again",
-        )
+            return first_status(self.read_spec(), made_at)
+        return LaunchStatus(launch_id=self.launch_id, state="accepted", updated_at=made_at)
 
 
 def find_folder(root: Path, launch_id: str) -> LaunchFolder:
@@ -304,8 +293,7 @@ def create_folder(root: Path, spec: LaunchSpec) -> LaunchFolder:
 
 def list_folders(root: Path) -> list[LaunchFolder]:
     """All launches of this host, the newest first."""
-    names = sorted((p.name for p in root.glob("[!.]*") if p.is_dir()), reverse=True)
-    return [LaunchFolder(root / name) for name in names]
+    return [LaunchFolder(p) for p in sorted(root.glob("[!.]*"), reverse=True) if p.is_dir()]
 
 
 def new_launch_id() -> str:
@@ -342,9 +330,8 @@ class StatusWriter:
 
     def begin_pair(self, spec: LaunchSpec, number: int) -> None:
         """A set is started; what the one before did is in its observation."""
-        kept = {name: getattr(self.status, name) for name in _OF_LAUNCH}
-        self.status = replace(first_status(spec, now(), number=number), **kept)
-        self.enter("starting")
+        before, self.status = self.status, first_status(spec, now(), number=number)
+        self.enter("starting", **{name: getattr(before, name) for name in _OF_LAUNCH})
 
     def enter(self, state: State, **changes: Any) -> None:
         """Change the state and write it at once."""
@@ -524,8 +511,11 @@ def join_status(folder: LaunchFolder, name: str, spec: LaunchSpec | None) -> Job
             return replace(again[-1], join_id=name)
         # A supervisor that was killed or stopped since then has written no status that has it.
         return (abandoned if status.over else as_heard)(replace(status, jobs=(said,))).jobs[0]
-    unknown = JobStatus(job="a job", rate_unit="", share_percent=0.0)
-    waits = replace(first_status(spec, now()).jobs[-1] if spec else unknown, join_id=name)
+    waits = (
+        replace(first_status(spec, now()).jobs[-1], join_id=name)
+        if spec
+        else JobStatus(job="a job", rate_unit="", share_percent=0.0, join_id=name)
+    )
     return refusal(waits, InputError("the launch has ended meanwhile")) if status.over else waits
 
 
@@ -542,9 +532,8 @@ def parts_of(folder: LaunchFolder, status: LaunchStatus) -> tuple[LaunchPart, ..
     """
     with InputError.instead_of((OSError, InputError), f"{folder.launch_id} cannot be read"):
         paths = [_place(folder) / (job.join_id + _REQUEST) for job in status.jobs if job.join_id]
-        joined = [read(LaunchSpec, read_ours(path)).pairs[0] for path in paths]
-        first = folder.read_spec().pairs[status.pair_number]
-        return (*first.parts, *(made.parts[-1] for made in joined))
+        joined = (read(LaunchSpec, read_ours(path)).pairs[0].parts[-1] for path in paths)
+        return (*folder.read_spec().pairs[status.pair_number].parts, *joined)
 
 
 def _requests(folder: LaunchFolder) -> list[str]:
@@ -707,10 +696,8 @@ def half_removed(root: Path) -> list[Path]:
     return sorted(root.glob(f".*{_HALF}"))
 
 
+# Maximum number of samples; one more triggers pairwise merging.
 MOST_POINTS = 127
-"""Maximum number of samples; one more triggers pairwise merging."""
-
-_MOST_BYTES = 1 << 20
 
 
 class HistoryKeeper:
@@ -727,8 +714,7 @@ class HistoryKeeper:
         if passed_s < done + self.history.step_s:
             return False
         # One that was not looked at for a while has no points of that time.
-        missed = int((passed_s - done) / self.history.step_s) - 1
-        gap = (None,) * min(missed, MOST_POINTS)
+        gap = (None,) * min(int((passed_s - done) / self.history.step_s) - 1, MOST_POINTS)
         before = len(self.history.power_w)
         jobs = dict(enumerate(self.history.jobs))
         for n, job in enumerate(self._open[-1].jobs):
@@ -749,7 +735,7 @@ class HistoryKeeper:
                     mean_of_readings([status.latency_p99_ms for status in of]),
                 ),
             )
-        history = replace(
+        self.history = replace(
             self.history,
             power_w=(
                 *self.history.power_w,
@@ -762,8 +748,8 @@ class HistoryKeeper:
                 mean_of_readings([status.energy_saved for status in self._open]),
             ),
             jobs=tuple(jobs.values()),
-        )
-        self.history, self._open = history.thinned(MOST_POINTS), []
+        ).thinned(MOST_POINTS)
+        self._open = []
         return True
 
 
@@ -775,9 +761,7 @@ def write_history(folder: LaunchFolder, history: History) -> None:
 
 def read_history(folder: LaunchFolder) -> History | None:
     """As far as it is kept; None: it has just begun, or its file is damaged."""
-    with suppress(OSError, InputError):
-        return read(History, read_ours(folder.path / "history.json", _MOST_BYTES))
-    return None
+    return _read(History, folder.path / "history.json")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -835,10 +819,11 @@ class Overview:
 
 def midnight(now: datetime, days_back: int = 0) -> datetime:
     """Begin of the day, or of one before it, by the clock that the host shows then."""
-    day = now.astimezone().date() - timedelta(days=days_back)
     # Without a zone it is a time of the host's clock, whose offset of that moment is put in: on
     # days on which clocks change it is not that of now.
-    return datetime.combine(day, datetime.min.time()).astimezone()
+    return datetime.combine(
+        now.astimezone().date() - timedelta(days=days_back), datetime.min.time()
+    ).astimezone()
 
 
 def overview(
@@ -904,10 +889,9 @@ def _parts(
     for launch in entries:
         if ran := launch.ran(now):
             begun, ended = ran
-            inside_s = (ended - max(begun, begin)).total_seconds()
-            whole_s = (ended - begun).total_seconds()
-            if inside_s > 0:
-                yield launch.ledger and launch.ledger.part(min(1.0, inside_s / whole_s))
+            inside = ended - max(begun, begin)
+            if inside > timedelta():
+                yield launch.ledger and launch.ledger.part(min(1.0, inside / (ended - begun)))
 
 
 def _cards(
@@ -939,6 +923,5 @@ def _cards(
 
 def _reported_w(launch: LaunchStatus) -> float | None:
     """What a launch says that a card draws; None: it says nothing, or was not heard of lately."""
-    if launch.power_w is None or launch.silent_s is not None:
-        return None
-    return launch.power_w / len(launch.gpus)
+    power_w = None if launch.silent_s is not None else launch.power_w
+    return power_w and power_w / len(launch.gpus)

@@ -39,12 +39,12 @@ LAUNCH_MARK = "ADVISOR_LAUNCH"
 # A supervisor beats several times a second, also while it waits (advisor.runtime.processes).
 _SILENCE_S = 25.0
 
+# One that was stopped is continued then, and has so long to be heard; so it has on a host that
+# stood still itself.
 CONTINUE_S = 5.0
-"""One that was stopped is continued then, and has so long to be heard; so it has on a host that
-stood still itself."""
 
+# A guard that has not answered for so long is replaced; it has nothing else to do.
 ANSWER_S = 20.0
-"""A guard that has not answered for so long is replaced; it has nothing else to do."""
 
 _FAREWELL = b"q"
 
@@ -81,7 +81,12 @@ class ProcessGuard:
 
     def beat(self) -> bool:
         """Say that the supervisor lives; whether the guard was gone, and another one watches."""
-        gone = self._process.poll() is not None or self._hangs()
+        assert self._process.stdout is not None
+        with suppress(BlockingIOError):
+            if os.read(self._process.stdout.fileno(), 65536):
+                self._request_s = None
+        waited_s = time.monotonic() - self._request_s if self._request_s else 0.0
+        gone = self._process.poll() is not None or waited_s > self._answer_s
         if gone:
             self._process.kill()
             self._process.communicate()
@@ -91,13 +96,6 @@ class ProcessGuard:
         # The first one without an answer: a supervisor that was busy itself asks again here.
         self._request_s = self._request_s or time.monotonic()
         return gone
-
-    def _hangs(self) -> bool:
-        assert self._process.stdout is not None
-        with suppress(BlockingIOError):
-            if os.read(self._process.stdout.fileno(), 65536):
-                self._request_s = None
-        return self._request_s is not None and time.monotonic() - self._request_s > self._answer_s
 
     def close(self) -> None:
         """The jobs are over: nothing is left to do for the guard."""
@@ -117,10 +115,9 @@ class ProcessGuard:
             start_new_session=True,
         )
         helper_children.add(process.pid)
-        assert process.stdin is not None
-        assert process.stdout is not None
         # A guard that was stopped must not stop its supervisor.
         for file in (process.stdin, process.stdout):
+            assert file is not None
             os.set_blocking(file.fileno(), False)
         return process
 
@@ -160,9 +157,12 @@ def main(
     with suppress(SurvivorsError):
         end_marked(backend, {LAUNCH_MARK: folder})
     # The driver's library is not one of this folder.
-    put_back = [python(), "-P", "-m", "advisor_profiling.power_limit", gpu_uuid]
     with suppress(subprocess.TimeoutExpired):
-        subprocess.run(put_back, check=False, timeout=60)
+        subprocess.run(
+            [python(), "-P", "-m", "advisor_profiling.telemetry.nvml", gpu_uuid],
+            check=False,
+            timeout=60,
+        )
     # Where its number is another one, a next launch has replaced it.
     if pipe_dir is not None and private_daemon == str(daemon_pid(Path(pipe_dir))):
         with suppress(PartitionError):
@@ -275,7 +275,7 @@ def end_supervisor(folder: LaunchFolder, pid: int | None) -> int:
     alive = folder.path / "alive"
     with suppress(OSError), os.fdopen(os.pidfd_open(pid or 0), "rb", buffering=0) as supervisor:
         # Looked at when it is pinned: the number may be another process's by now.
-        files = Path(f"/proc/{pid or 0}/fd").iterdir()
+        files, alive = Path(f"/proc/{pid or 0}/fd").iterdir(), folder.path / "alive"
         if any(file.exists() and file.samefile(alive) for file in files):
             signal.pidfd_send_signal(supervisor.fileno(), signal.SIGKILL)
             return pid or 0

@@ -56,12 +56,6 @@ def timed(read: Callable[[], T], clock: Callable[[], float]) -> tuple[T, Moment]
     return min(tries, key=lambda reading: reading[1].slack_s)
 
 
-# Energy is read as well as this; a gap that is smaller is none.
-_NEARLY_ALL = 0.01
-
-_LOOK_S = 1.0
-
-
 @dataclass(frozen=True, slots=True)
 class Metered:
     """Energy since the first reading.
@@ -89,9 +83,12 @@ class Metered:
         return Moment(self.seconds, self.slack_s), self.joules
 
     def whole_j(self, passed_s: float) -> float | None:
-        """The energy of a time that was this long; None: it is of less of it, or of more."""
+        """The energy of a time that was this long; None: it is of less of it, or of more.
+
+        A hundredth less is as well as energy is read.
+        """
         off_s = abs(self.seconds - passed_s) + self.slack_s
-        return self.joules if off_s <= _NEARLY_ALL * passed_s else None
+        return self.joules if off_s <= 0.01 * passed_s else None
 
 
 Drawn: TypeAlias = tuple[float | None, float | None]
@@ -119,7 +116,7 @@ class LaunchMeter:
 
     def look(self) -> None:
         """Read it, about once a second: without a counter the power is integrated."""
-        if self._clock_s() - self._metered.at_s >= _LOOK_S:
+        if self._clock_s() - self._metered.at_s >= 1.0:
             self.read()
 
     def read(self) -> float | None:
@@ -131,9 +128,9 @@ class LaunchMeter:
 
     def _between_j(self, first: Metered) -> float | None:
         """Since an earlier reading; None: not all of that time was read."""
-        passed_s, metered = self._metered.at_s - first.at_s, self._metered.since(first)
         # How well a moment is known matters for a rate, not here.
-        return metered.joules if abs(metered.seconds - passed_s) <= _NEARLY_ALL * passed_s else None
+        metered = replace(self._metered.since(first), slack_s=0.0)
+        return metered.whole_j(self._metered.at_s - first.at_s)
 
     @contextmanager
     def starting(self) -> Generator[None]:
@@ -159,9 +156,7 @@ class CardMeter:
 
     def __init__(self, source: TelemetrySource) -> None:
         self._source = source
-        self._metered: Metered | None = None
-        self._counter_j: float | None = None
-        self._power_w: float | None = None
+        self._metered = self._counter_j = self._power_w = None
 
     def read(self) -> Drawn:
         """What the source says now, which is added up by `add`."""
@@ -185,10 +180,12 @@ class CardMeter:
         elif power_w is not None:
             then_w, self._power_w = self._power_w, power_w
             passed_s = now.at_s - self._metered.at_s if self._metered else 0.0
-            if then_w is None or passed_s >= SILENT_S:
-                self._add(now, None)
-            else:
-                self._add(now, (then_w + power_w) / 2 * passed_s)
+            self._add(
+                now,
+                None
+                if then_w is None or passed_s >= SILENT_S
+                else (then_w + power_w) / 2 * passed_s,
+            )
         return self._metered
 
     def _add(self, now: Moment, grown_j: float | None) -> None:
@@ -229,7 +226,7 @@ class RateMeter:
         if self._went_back(total) or (self._moves and total == self._moves[-1][1]):
             return
         self._moves.append((now, total))
-        oldest_s = float("inf") if self._window_s is None else now.at_s - self._window_s
+        oldest_s = now.at_s - (self._window_s or 0.0)
         while len(self._moves) > 2 and self._moves[1][0].at_s <= oldest_s:
             del self._moves[1 if self._window_s is None else 0]
 

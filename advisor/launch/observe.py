@@ -74,7 +74,12 @@ def observe(
     if not observations or observations[0].stretch > 0:
         return tuple(observations)
     whole, *later = observations
-    account = monitor.account
+    account, forecast = monitor.account, monitor.pair.forecast if whole.model_version else None
+    rests = [
+        job.rest_energy_saved
+        for n, job in enumerate(forecast.jobs if forecast else ())
+        if n not in monitor.first_ended
+    ]
     # It covers all work, also of joined jobs, whose wrong results are no flag of this stretch.
     of_work = not monitor.is_void
     whole = replace(
@@ -84,14 +89,9 @@ def observe(
         rest_energy_j=account.rest_energy_j,
         rest_energy_saved=account.rest_energy_saved() if of_work else None,
         energy_saved_to_end=account.energy_saved_to_end() if of_work else None,
+        predicted_rest_energy_saved=rests[0] if account.rest_s and len(rests) == 1 else None,
         stranded_unit_s=account.stranded_unit_s,
     )
-    if whole.model_version:
-        forecast = monitor.pair.forecast
-        jobs = [*enumerate(forecast.jobs if forecast else ())]
-        rests = [job.rest_energy_saved for n, job in jobs if n not in monitor.first_ended]
-        rest = rests[0] if account.rest_s and len(rests) == 1 else None
-        whole = replace(whole, predicted_rest_energy_saved=rest)
     return whole, *later
 
 
@@ -100,22 +100,20 @@ def _of_stretch(
 ) -> Observation:
     stretch = monitor.account.stretches[number]
     forecast = monitor.forecasts.get(stretch.numbers)
-    parts_here = [monitor.pair.parts[n] for n in stretch.numbers]
     idle = [part.idle_power_w for part in monitor.pair.parts if part.idle_power_w is not None]
     held = max(job.gpus for job in monitor.pair.jobs)
     is_foreign = not monitor.account.foreign().keys().isdisjoint(stretch.numbers)
-    flags = (
-        *((LIMIT_BROKEN,) if monitor.limit_broken else ()),
-        *sorted(stretch.flags),
-        *((SEVERAL_GPUS,) if held > 1 else ()),
-        *((FOREIGN_HOST,) if is_foreign else ()),
-    )
     return observed(
         gpu,
         _parts(monitor, stretch, forecast),
-        [part.share_rate for part in parts_here],
+        [monitor.pair.parts[n].share_rate for n in stretch.numbers],
         held * min(idle) if idle else None,
-        flags,
+        (
+            *((LIMIT_BROKEN,) if monitor.limit_broken else ()),
+            *sorted(stretch.flags),
+            *((SEVERAL_GPUS,) if held > 1 else ()),
+            *((FOREIGN_HOST,) if is_foreign else ()),
+        ),
         launch_id=launch_id,
         stretch=number,
         mode=monitor.mode,
@@ -152,15 +150,16 @@ def observed(
         columns: Other columns.
     """
     rates, power_w = [part.rate for part in parts], columns["power_w"]
-    speeds = [relative(part.rate, part.solo_rate) for part in parts]
-    record = Observation(
+    return Observation(
         parts=parts,
         gpu_model=gpu.model,
         gpu_uuid=gpu.uuid,
         units_total=gpu.units_total,
         power_limit_w=gpu.power_limit_w,
         driver=gpu.driver,
-        work_per_joule=work_per_joule(speeds, power_w),
+        work_per_joule=work_per_joule(
+            [relative(part.rate, part.solo_rate) for part in parts], power_w
+        ),
         energy_saved=None if FOREIGN_HOST in flags else energy_saved(power_w, rates, parts),
         tool_version=advisor.__version__,
         flags=(
@@ -170,8 +169,7 @@ def observed(
             *verdict_flags(part.results for part in parts),
         ),
         **columns,
-    )
-    return record.with_job_energy(idle_power_w)
+    ).with_job_energy(idle_power_w)
 
 
 def _state(monitor: SetMonitor, stretch: Stretch) -> State:
@@ -180,8 +178,12 @@ def _state(monitor: SetMonitor, stretch: Stretch) -> State:
     if any(job.code for job in jobs):
         return "failed"
     # One that lasts is read only where its jobs were killed with their supervisor.
-    lasts = stretch.numbers == monitor.running_numbers()
-    return "stopped" if lasts or any(job.outcome == "stopped" for job in jobs) else "finished"
+    return (
+        "stopped"
+        if stretch.numbers == monitor.running_numbers()
+        or any(job.outcome == "stopped" for job in jobs)
+        else "finished"
+    )
 
 
 def _parts(
@@ -190,7 +192,6 @@ def _parts(
     """What each job did; what it did later is of the first stretch."""
     pair, is_first = monitor.pair, stretch is monitor.account.first
     expected = forecast.jobs if forecast else (None,) * len(stretch.numbers)
-    ended = monitor.first_ended if is_first else stretch.ended
     return tuple(
         ObservedPart(
             job=pair.jobs[n].name,
@@ -207,7 +208,7 @@ def _parts(
             rest_rate=monitor.jobs[n].rest.rate() if is_first else None,
             latency_p50_ms=stretch.latency_ms(n, 50),
             latency_p99_ms=stretch.latency_ms(n, 99),
-            ended_first=n in ended,
+            ended_first=n in (monitor.first_ended if is_first else stretch.ended),
             below_normal=n in pair.split.below_normal,
         )
         for n, rate, forecast in zip(stretch.numbers, stretch.rates(), expected, strict=True)
@@ -343,26 +344,26 @@ def unsaid(news: Iterable[tuple[str, str]], said: set[str], number: int = 0) -> 
 def forecast_news(pair: LaunchSet, monitor: SetMonitor) -> Iterator[tuple[str, str]]:
     """What is far from the prediction of those that began together, as `pace_news`."""
     forecast, first = pair.forecast, monitor.account.first
-    # One that was renewed is the promise from then on.
-    is_renewed = monitor.forecasts.get(first.numbers) is not forecast
-    if forecast is None or is_renewed or first.settled_s() < JUDGE_S:
+    if (
+        forecast is None
+        # One that was renewed is the promise from then on.
+        or monitor.forecasts.get(first.numbers) is not forecast
+        or first.settled_s() < JUDGE_S
+    ):
         return
-    objective_value, per_kw = monitor.account.trial().work_per_joule, 1000.0
-    rates = [
-        (f"rate of {job.name}", f"{job.progress.unit}/s", rate, expected.rate)
-        for job, rate, expected in zip(
-            pair.jobs, monitor.account.first.rates(), forecast.jobs, strict=True
-        )
-    ]
+    work = monitor.account.trial().work_per_joule
     once = len({job.name for job in pair.jobs}) == len(pair.jobs)
     for name, unit, observed, predicted in (
-        *rates,
-        ("power", "W", monitor.account.first.power_w(), forecast.power_w),
+        *(
+            (f"rate of {job.name}", f"{job.progress.unit}/s", rate, expected.rate)
+            for job, rate, expected in zip(pair.jobs, first.rates(), forecast.jobs, strict=True)
+        ),
+        ("power", "W", first.power_w(), forecast.power_w),
         (
             "work per joule",
             "per kJ",
-            None if objective_value is None else objective_value * per_kw,
-            forecast.work_per_joule.times(per_kw),
+            work and 1000.0 * work,
+            forecast.work_per_joule.times(1000.0),
         ),
     ):
         if observed is not None and is_far(observed, predicted):
@@ -377,12 +378,12 @@ def forecast_news(pair: LaunchSet, monitor: SetMonitor) -> Iterator[tuple[str, s
             )
 
 
+# What is not known for good is written so often.
 DRAFT_S = 5.0
-"""What is not known for good is written so often."""
 
+# What computes beside its limit is found in less: until then a stretch that is over may turn out
+# to be of no use.
 SURE_S = 30.0
-"""What computes beside its limit is found in less: until then a stretch that is over may turn out
-to be of no use."""
 
 
 class Keeper:
@@ -422,8 +423,9 @@ class Keeper:
         with suppress(AdvisorError):
             self._alone = self._monitor.of_only_job() or self._alone
         # Read only where the supervisor is killed, and the jobs with it.
-        failed = any(job.code for job in self._monitor.jobs)
-        observations = self._observe("failed" if failed else "stopped")
+        observations = self._observe(
+            "failed" if any(job.code for job in self._monitor.jobs) else "stopped"
+        )
         # On a full disk all wait: the room that was reserved is for the end.
         with suppress(OSError):
             for observation in observations:
@@ -431,8 +433,11 @@ class Keeper:
                 if observation.stretch and now_s - ended_s >= SURE_S:
                     append_observation(self._folder.path, observation)
                     self._kept.append(observation)
-            rest = [observation for observation in observations if observation not in self._kept]
-            draft_observations(self._folder.path, rest, durable=changed)
+            draft_observations(
+                self._folder.path,
+                [observation for observation in observations if observation not in self._kept],
+                durable=changed,
+            )
 
     def so_far(self) -> tuple[Observation, ...]:
         """Of all stretches, as if the jobs were stopped now."""

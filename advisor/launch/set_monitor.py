@@ -92,12 +92,12 @@ def check_memory(jobs: Sequence[Job], gpu: Gpu) -> None:
     if not memory.is_too_much:
         return
     needs = " + ".join(f"{need or 0}" for need in memory.needs_mib)
-    apart = "run them one after the other, or correct memory_mib in their files"
     held = memory.held_ahead(job.command for job in jobs)
     raise NoSplitError(
         f"{listed(job.name for job in jobs)} need {needs} MiB of memory",
         why=f"{memory.most_mib:.0f} of the {gpu.memory_mib} MiB of {gpu.model} may be filled",
-        fix=f"{apart}. {held}" if held else apart,
+        fix="run them one after the other, or correct memory_mib in their files"
+        + (f". {held}" if held else ""),
     )
 
 
@@ -134,8 +134,9 @@ def prove_set(
     pair.split.check_masks(backend.gpu.vendor)
     backend.cap(pair.cap_percent)
     proven: list[Proven] = []
-    shares = pair.shares(backend.gpu.memory_mib)
-    for job, share, folder in zip(pair.jobs, shares, folders, strict=True):
+    for job, share, folder in zip(
+        pair.jobs, pair.shares(backend.gpu.memory_mib), folders, strict=True
+    ):
         check_workdir(job)
         folder.mkdir(mode=0o700)
         proven.append(prove(job, share, backend, base, folder))
@@ -169,9 +170,8 @@ def start_set(
     """
     jobs: dict[int, RunningJob] = {}
     failed: dict[int, JobError] = {}
-    later = [n for n in range(len(proven)) if n not in first]
     try:
-        for wave in filter(None, (first, later)):
+        for wave in filter(None, (first, [n for n in range(len(proven)) if n not in first])):
             for n in wave:
                 jobs[n] = proven[n].start()
             while not all(_is_settled(n, jobs[n], failed) for n in wave):
@@ -181,7 +181,7 @@ def start_set(
                 time.sleep(_POLL_S)
             for n in wave:
                 if n not in failed:
-                    check_client(jobs[n])
+                    jobs[n].check_client()
             if wave is first:
                 between({n: jobs[n] for n in wave if n not in failed})
     except BaseException as error:  # Ctrl-C too: no job runs on unwatched
@@ -200,20 +200,6 @@ def _is_settled(number: int, job: RunningJob, failed: dict[int, JobError]) -> bo
         if job.exit_code is None:
             failed[number] = error
         return True
-
-
-def check_client(job: RunningJob) -> None:
-    """Check that a job is itself under its limit, unless it has ended.
-
-    Raises:
-        LimitNotProvenError: it is not.
-    """
-    try:
-        job.check_client()
-    except LimitNotProvenError:
-        # A job that has ended is no client.
-        if job.exit_code is None:
-            raise
 
 
 def end_jobs(jobs: Iterable[RunningJob], cause: BaseException | None = None) -> None:
@@ -262,8 +248,11 @@ def limit_environment(
         return UncappedBackend(gpu).environment(share)
     if gpu.vendor == "amd":
         return CuMaskBackend(gpu).environment(share)
-    pipe_dir = settings.mps_pipe_dir or private_pipe_dir(gpu, settings.runtime_dir)
-    return MpsBackend(gpu, Control(pipe_dir, {}), owned=False).environment(share)
+    return MpsBackend(
+        gpu,
+        Control(settings.mps_pipe_dir or private_pipe_dir(gpu, settings.runtime_dir), {}),
+        owned=False,
+    ).environment(share)
 
 
 # How often the driver is asked who computes, and how often each job must be a client itself: one
@@ -319,12 +308,9 @@ class SetMonitor:
         self._expect(pair.forecast)
         _watch_promises(self.jobs, self.begun_s)
         self.first_ended: tuple[int, ...] = ()
-        self.limit_broken = False
-        self._silent, self._noted = False, False
+        self.limit_broken = self._silent = self._noted = False
         self.looked_at = self._answered_at = now_text()
-        self._coming: RunningJob | None = None
-        self._query_newcomer: RunningJob | None = None
-        self.newcomer_error: LimitBrokenError | None = None
+        self._coming = self._query_newcomer = self.newcomer_error = None
         self._run = run
         self._question: Future[tuple[bool, list[str]]] | None = None
         self._clients: Future[tuple[JobMonitor, LimitNotProvenError] | None] | None = None
@@ -365,9 +351,8 @@ class SetMonitor:
         if len(running) != 1 or shares != {WHOLE} or self.pair.split.below_normal:
             return None
         job, read_s = self.jobs[running[0]].job, self._now_s() - self.begun_s
-        counters = counters_of(self._source.read([*COUNTERS]))
         return {
-            **asdict(counters),
+            **asdict(counters_of(self._source.read([*COUNTERS]))),
             "memory_used_mib": self._source.processes_memory_mib(job.pids()),
             "job_cpu_percent": max(0.0, WHOLE * (job.cpu_s() - self._begun_cpu_s) / read_s),
         }
@@ -396,8 +381,11 @@ class SetMonitor:
         """
         self.expect(None)
         pair, now_s = self.pair, self._now_s()
-        split = pair.split.joined_by(job.share.percent, job.share.below_normal)
-        self.pair = replace(pair, split=split, parts=(*pair.parts, part))
+        self.pair = replace(
+            pair,
+            split=pair.split.joined_by(job.share.percent, job.share.below_normal),
+            parts=(*pair.parts, part),
+        )
         self.jobs = (*self.jobs, JobMonitor(job, part, now_s, join_id, proof))
         self.account.join(self.pair, self.jobs)
         self._expect(forecast, f"{job.job.name} joined")
@@ -417,8 +405,8 @@ class SetMonitor:
         """Those of them that run, and their demands where these have changed."""
         numbers = self.running_numbers()
         parts = tuple(self.pair.parts[n] for n in numbers)
-        pair = replace(self.pair, split=self.pair.split.ordered(numbers), parts=parts)
-        return pair, [self.jobs[n].demand for n in numbers]
+        left = replace(self.pair, split=self.pair.split.ordered(numbers), parts=parts)
+        return left, [self.jobs[n].demand for n in numbers]
 
     def look(self) -> None:
         """One look at everything, which waits for nothing.
@@ -438,14 +426,23 @@ class SetMonitor:
         )
         for monitor, counted in zip(were, counts, strict=True):
             monitor.look(now, counted, self._spec.hang_s)
-        self._judge(were)
+        for monitor in were:
+            if (wrong := monitor.judge(self._now_s)) is not None:
+                self._alarms.append(wrong)
+                if self._spec.stop_on_wrong_results and not monitor.over:
+                    monitor.end("failed", "wrong-results", wrong)
+                    self._stop_due = True
         self.account.add(now, self._meter.add(drawn, now), were)
         if (kept := self.account.kept.numbers) == self.running_numbers() and any(
             monitor.paused for monitor in were
         ):
             # The others are alone meanwhile: that is not what was promised of them.
             self.account.promise(self.account.promised, kept, "a job was paused")
-        self._note_libraries(now.at_s)
+        # What has counted for some seconds has loaded what it computes with.
+        if not self._noted and now.at_s - self._note_from_s >= SETTLE_S:
+            self._noted = True
+            for monitor in self._running():
+                monitor.libraries = monitor.libraries or loaded_libraries(monitor.job.pids())
         self._note_ends([monitor for monitor in were if monitor.over], now.at_s)
         self._look_at_promises(now.at_s)
         self._look_at_demands(now)
@@ -511,28 +508,26 @@ class SetMonitor:
         if forecast:
             self.forecasts[numbers] = forecast
         self.expected_power_w = forecast and forecast.power_w
-        jobs = forecast.jobs if forecast else (None,) * len(numbers)
-        for n, job_forecast in zip(numbers, jobs, strict=True):
+        for n, job_forecast in zip(
+            numbers, forecast.jobs if forecast else (None,) * len(numbers), strict=True
+        ):
             self.jobs[n].expected = job_forecast and job_forecast.rate
 
     def _look_at_promises(self, now_s: float) -> None:
-        running = self._running()
-        _watch_promises([self.jobs[n] for n in self.account.stretches[-1].catching_up], now_s)
+        stretch = self.account.stretches[-1]
+        _watch_promises([self.jobs[n] for n in stretch.catching_up], now_s)
+        tails = [(job.tail, job.job.job.name) for job in self._running() if job.tail]
         # What cannot be read of running jobs; once of each.
-        unsure = (monitor.tail.unsure(monitor.job.job.name) for monitor in running if monitor.tail)
-        self._alarms += filter(None, unsure)
-        broken = next(
-            (monitor for monitor in running if monitor.tail and monitor.tail.look(now_s)), None
-        )
-        if broken is None or broken.tail is None:
-            return
-        self.account.stretches[-1].flags.add(P99_BROKEN)
-        self._answer_broken(broken.tail.text(broken.job.job.name), now_s)
+        self._alarms += filter(None, (tail.unsure(name) for tail, name in tails))
+        if broken := next((tail.text(name) for tail, name in tails if tail.look(now_s)), None):
+            stretch.flags.add(P99_BROKEN)
+            self._answer_broken(broken, now_s)
 
     def _answer_broken(self, why: str, now_s: float) -> None:
         """A promise is broken: tell it, or end the newest batch job, as the user chose."""
-        running = self._running()
-        batch = [job for job in running if not (job.tail or job.job.job.offered_rate is not None)]
+        batch = [
+            job for job in self._running() if job.tail is None and job.job.job.offered_rate is None
+        ]
         if batch and self._spec.when_p99_breaks == "end-newest":
             batch[-1].end("stopped", error=f"ended since {why}")
             _watch_promises(self.jobs, now_s)
@@ -573,28 +568,12 @@ class SetMonitor:
                 return
             self._expect(forecast, renewed)
             if broken:
-                why = f"by the forecast at that demand: {', '.join(broken)}"
-                self._answer_broken(why, now.at_s)
-
-    def _note_libraries(self, now_s: float) -> None:
-        """Once for each: what has counted for some seconds has loaded what it computes with."""
-        if self._noted or now_s - self._note_from_s < SETTLE_S:
-            return
-        self._noted = True
-        for monitor in self._running():
-            monitor.libraries = monitor.libraries or loaded_libraries(monitor.job.pids())
+                self._answer_broken(
+                    f"by the forecast at that demand: {', '.join(broken)}", now.at_s
+                )
 
     def _running(self) -> list[JobMonitor]:
         return [monitor for monitor in self.jobs if not monitor.over]
-
-    def _judge(self, were: list[JobMonitor]) -> None:
-        """Look at the jobs' own results; wrong ones end all where that was asked for."""
-        verdicts = [(monitor, wrong) for monitor in were if (wrong := monitor.judge(self._now_s))]
-        self._alarms += [wrong for _, wrong in verdicts]
-        for monitor, wrong in verdicts if self._spec.stop_on_wrong_results else ():
-            if not monitor.over:
-                monitor.end("failed", "wrong-results", wrong)
-                self._stop_due = True
 
     def _note_ends(self, ended: list[JobMonitor], now_s: float) -> None:
         if not ended:
@@ -654,7 +633,7 @@ class SetMonitor:
         }
         if self._is_spoiled or True in verdicts.values():
             suspects = (monitor for suspicion in verdicts for monitor in suspicion.struck)
-            self._take_down([*suspects, *self._running()])
+            self._take_down((*suspects, *self._running()))
         self.suspicions = [
             suspicion for suspicion in self.suspicions if verdicts[suspicion] is None
         ]
@@ -674,9 +653,10 @@ class SetMonitor:
             guilty, fault = _author(running, self._backend)
             for monitor in running:
                 monitor.exit_code = monitor.job.exit_code
-                said = f"; the end of its output:\n{monitor.job.tail() or '(nothing)'}"
                 monitor.end(
-                    "failed" if monitor is guilty else "taken-down", "mps-fault", fault + said
+                    "failed" if monitor is guilty else "taken-down",
+                    "mps-fault",
+                    fault + f"; the end of its output:\n{monitor.job.tail() or '(nothing)'}",
                 )
             self.first_ended = self.first_ended or self._indices_over()
 
@@ -685,15 +665,15 @@ class SetMonitor:
 
         Raises:
             PartitionError: it failed to answer twice.
-            LimitBrokenError: a limit does not hold.
+            LimitBrokenError: a limit does not hold, and not that of a newcomer alone.
         """
         running = [monitor.job for monitor in self._running()]
         urgent = any(suspicion.since_s > self._query_s for suspicion in self.suspicions)
         if self._question is None and (urgent or (running and now_s - self._query_s >= _ASK_S)):
-            self._query_s = now_s
-            coming = [self._coming] if self._coming is not None else []
-            self._query_newcomer = self._coming
-            self._question = self._run(partial(self._ask, [*running, *coming], now_s))
+            self._query_s, self._query_newcomer = now_s, self._coming
+            self._question = self._run(
+                partial(self._ask, [*running, *filter(None, [self._coming])], now_s)
+            )
         if self._question is None or not self._question.done():
             return
         question, self._question = self._question, None
@@ -707,7 +687,14 @@ class SetMonitor:
             self._silent = True
             return
         except LimitBrokenError as error:
-            self._take_breach(error)
+            if self._coming is not self._query_newcomer:
+                # The newcomer started meanwhile, and may be what was found: it is asked again.
+                self._query_s = -math.inf
+            # Names: a copy of one that runs may be either of the two, so all are stopped then.
+            elif not error.jobs or error.jobs & {*self.running_names()}:
+                self._break(error)
+            elif self._coming is not None and self._coming.job.name in error.jobs:
+                self.newcomer_error = error
             return
         self._silent, self._answered_at, self._answered_s = False, now_text(), self._query_s
         self._is_spoiled = spoiled
@@ -719,22 +706,6 @@ class SetMonitor:
         """Whether a fault spoiled the server, and what is to be said of the limits; may wait."""
         spoiled = self._backend.spoiled()
         return spoiled, [] if spoiled or not jobs else self._limits.check(jobs, now_s)
-
-    def _take_breach(self, error: LimitBrokenError) -> None:
-        """End all for a limit that does not hold, unless it is that of a newcomer alone.
-
-        Raises:
-            LimitBrokenError: the same.
-        """
-        if self._coming is not self._query_newcomer:
-            # The newcomer started meanwhile, and may be what was found: it is asked again.
-            self._query_s = -math.inf
-            return
-        # Names: a copy of one that runs may be either of the two, so all are stopped then.
-        if not error.jobs or error.jobs & {*self.running_names()}:
-            self._break(error)
-        if self._coming is not None and self._coming.job.name in error.jobs:
-            self.newcomer_error = error
 
     def _check_clients(self, now_s: float) -> None:
         """Whether each job is a client itself, asked now and then.
@@ -766,7 +737,7 @@ def _no_client(jobs: Sequence[JobMonitor]) -> tuple[JobMonitor, LimitNotProvenEr
     """The first that is not under its limit itself, and why; waits some seconds for each."""
     for monitor in jobs:
         try:
-            check_client(monitor.job)
+            monitor.job.check_client()
         except LimitNotProvenError as error:
             return monitor, error
         except PartitionError:
@@ -776,15 +747,6 @@ def _no_client(jobs: Sequence[JobMonitor]) -> tuple[JobMonitor, LimitNotProvenEr
 
 
 _FAULT_WORDS = re.compile(r"cuda|illegal memory access|unspecified launch failure|mps", re.I)
-_SHARED_FAULT = (
-    "a fault on the MPS server took {} down; which one caused it the driver does not tell. "
-    "Jobs that fault must not share a GPU: run each alone to find it"
-)
-_CLIENT_FAULT = (
-    "a fault of {} took {} down with it: the log of the MPS server names its process {}. {} "
-    "must not share a GPU before that is mended; run it alone to find it"
-)
-_LONE_FAULT = "a fault on the MPS server took {} down, which had the GPU for itself by then"
 
 
 @dataclass(frozen=True, slots=True)
@@ -811,9 +773,8 @@ class _Suspicion:
             ends = [monitor.job for monitor in self.struck]
             if all(job.exit_code != 0 and _FAULT_WORDS.search(job.tail()) for job in ends):
                 return True
-        answered = gone and answered_s >= self.since_s
         # A fault on an MPS server reaches all its clients within 3 s.
-        return False if answered or now_s - self.since_s > 3 else None
+        return False if (gone and answered_s >= self.since_s) or now_s - self.since_s > 3 else None
 
 
 def _author(struck: Sequence[JobMonitor], backend: Backend) -> tuple[JobMonitor | None, str]:
@@ -823,15 +784,23 @@ def _author(struck: Sequence[JobMonitor], backend: Backend) -> tuple[JobMonitor 
     """
     names = listed(monitor.job.job.name for monitor in struck)
     if len(struck) == 1:
-        return None, _LONE_FAULT.format(names)
+        return None, (
+            f"a fault on the MPS server took {names} down, which had the GPU for itself by then"
+        )
     blamed = backend.blamed()
     blamed_jobs = [monitor for monitor in struck if monitor.job.last_pids & blamed]
     if len(blamed_jobs) != 1:
-        return None, _SHARED_FAULT.format(names)
+        return None, (
+            f"a fault on the MPS server took {names} down; which one caused it the driver does not "
+            "tell. Jobs that fault must not share a GPU: run each alone to find it"
+        )
     guilty = blamed_jobs[0]
     name, pid = guilty.job.job.name, min(guilty.job.last_pids & blamed)
     others = listed(monitor.job.job.name for monitor in struck if monitor is not guilty)
-    return guilty, _CLIENT_FAULT.format(name, others, pid, name)
+    return guilty, (
+        f"a fault of {name} took {others} down with it: the log of the MPS server names its "
+        f"process {pid}. {name} must not share a GPU before that is mended; run it alone to find it"
+    )
 
 
 def _watch_promises(jobs: Sequence[JobMonitor], now_s: float) -> None:
@@ -840,17 +809,6 @@ def _watch_promises(jobs: Sequence[JobMonitor], now_s: float) -> None:
         if (promised_ms := monitor.part.promised_p99_ms) is not None:
             monitor.tail = monitor.tail or P99Watch(monitor.job, promised_ms, now_s)
             monitor.tail.begin(now_s)
-
-
-_STRANGER = (
-    "process {} ({}) computes on the GPU and belongs to no job: meanwhile the jobs have less than "
-    "their shares, and the model does not learn from them; --strict ends a launch for that"
-)
-
-_UNSEEN = (
-    "NVML names no process of these jobs, as in a container with process numbers of its own: what "
-    "computes on the GPU outside of MPS cannot be seen"
-)
 
 
 class _LimitMonitor:
@@ -901,12 +859,20 @@ class _LimitMonitor:
             : 10 - len(self._reported)
         ]
         self._reported.update(reported)
-        alarms = [_STRANGER.format(pid, name_of(pid)) for pid in reported]
+        alarms = [
+            f"process {pid} ({name_of(pid)}) computes on the GPU and belongs to no job: meanwhile "
+            "the jobs have less than their shares, and the model does not learn from them; "
+            "--strict ends a launch for that"
+            for pid in reported
+        ]
         if self._is_listed or is_listed(jobs):
             self._is_listed = True
         elif now_s - self._begun_s > 5:
             self._is_listed = True
-            alarms.append(_UNSEEN)
+            alarms.append(
+                "NVML names no process of these jobs, as in a container with process numbers of "
+                "its own: what computes on the GPU outside of MPS cannot be seen"
+            )
         if now_s - self._counted_s >= _LIMIT_S:
             self._counted_s = now_s
             alarms += self._crowds(jobs)
@@ -919,8 +885,10 @@ class _LimitMonitor:
             if job.share.percent < WHOLE and clients > self._reported_clients.get(job, 1):
                 self._reported_clients[job] = clients
                 most = job.share.most_of(clients, total, job.granted.units)
-                fix = "let one process compute, or launch it at a smaller share"
-                yield f"{job.job.name} {most}; {fix}"
+                yield (
+                    f"{job.job.name} {most}; let one process compute, or launch it at a smaller "
+                    "share"
+                )
 
 
 def _broken(error: LimitNotProvenError, job: RunningJob) -> LimitBrokenError:

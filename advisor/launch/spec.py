@@ -171,8 +171,10 @@ class LaunchSet:
 
     def memory(self, card_mib: float | None) -> tuple[MemoryFit, ...]:
         """What they need of the memory of each card."""
-        each = ([self.jobs[n].memory_mib for n in on] for on in self.split.each_gpu)
-        return tuple(MemoryFit(tuple(needs_mib), card_mib) for needs_mib in each)
+        return tuple(
+            MemoryFit(tuple(self.jobs[n].memory_mib for n in on), card_mib)
+            for on in self.split.each_gpu
+        )
 
     def shares(self, card_mib: float | None) -> tuple[Share, ...]:
         """Of units and of the memory of a card, if it is known, in the same order."""
@@ -219,18 +221,20 @@ def at_rate(pair: LaunchSet, number: int, factor: float, spread: float) -> Launc
     if (forecast := pair.forecast) is not None:
         before, (job, *after) = forecast.jobs[:number], forecast.jobs[number:]
         more = spread**2 - part.host_spread**2
-        rate = job.rate.times(factor).spread_by(more)
         forecast = _at_watts(pair, forecast, number, factor, more)
-        job = replace(job, rate=rate, solo_rate=factor * job.solo_rate)
+        job = replace(
+            job, rate=job.rate.times(factor).spread_by(more), solo_rate=factor * job.solo_rate
+        )
         pair = replace(pair, forecast=replace(forecast, jobs=(*before, job, *after)))
     idle_w = part.idle_power_w or 0.0
-    columns = {
-        "solo_rate": part.solo_rate and factor * part.solo_rate,
-        "share_rate": part.share_rate and factor * part.share_rate,
-        "solo_power_w": part.solo_power_w and idle_w + factor * (part.solo_power_w - idle_w),
-        "host_spread": spread,
-    }
-    return with_part(pair, number, **columns)
+    return with_part(
+        pair,
+        number,
+        solo_rate=part.solo_rate and factor * part.solo_rate,
+        share_rate=part.share_rate and factor * part.share_rate,
+        solo_power_w=part.solo_power_w and idle_w + factor * (part.solo_power_w - idle_w),
+        host_spread=spread,
+    )
 
 
 def _at_watts(
@@ -416,13 +420,9 @@ def saved(since: str, ledgers: Iterable[Ledger | None], prices: Prices) -> Saved
         for ledger in counted
         if ledger.freed_idle_j is not None
     ]
-    held_s, energy_j = (
-        sum(ledger.held_s for ledger in counted),
-        sum(ledger.energy_j for ledger in counted),
-    )
-    alone_s, alone_j = (
-        sum(ledger.alone_s for ledger in counted),
-        sum(ledger.alone_j for ledger in counted),
+    held_s, energy_j, alone_s, alone_j, unread_s = (
+        sum(getattr(ledger, name) for ledger in counted)
+        for name in ("held_s", "energy_j", "alone_s", "alone_j", "unread_s")
     )
     cost = prices.of(alone_s, alone_j) - prices.of(held_s, energy_j)
     return Saved(
@@ -430,7 +430,7 @@ def saved(since: str, ledgers: Iterable[Ledger | None], prices: Prices) -> Saved
         launches=len(entries),
         uncounted=len(entries) - len(counted),
         gpu_hours=held_s / _HOUR_S,
-        gpu_hours_unread=sum(ledger.unread_s for ledger in counted) / _HOUR_S,
+        gpu_hours_unread=unread_s / _HOUR_S,
         kwh=energy_j / _KWH_J,
         gpu_hours_saved=(alone_s - held_s) / _HOUR_S,
         kwh_saved=(alone_j - energy_j) / _KWH_J,
@@ -567,8 +567,11 @@ class JobStatus:
 def split_of(jobs: Iterable[JobStatus], sharing: Sharing) -> Split:
     """The split that jobs run at."""
     seats = [(job.share_percent, job.below_normal) for job in jobs]
-    low = tuple(n for n, (_, is_low) in enumerate(seats) if is_low)
-    return Split(tuple(share for share, _ in seats), sharing, low)
+    return Split(
+        tuple(share for share, _ in seats),
+        sharing,
+        tuple(n for n, (_, is_low) in enumerate(seats) if is_low),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -647,7 +650,7 @@ class History:
     def compact(self, most: int) -> "History":
         """The same without series of which nothing is known: of most jobs there is no p99."""
         thinned = self.thinned(most)
-        jobs = (replace(job, p99_ms=job.p99_ms if any(job.p99_ms) else ()) for job in thinned.jobs)
+        jobs = (job if any(job.p99_ms) else replace(job, p99_ms=()) for job in thinned.jobs)
         return replace(thinned, jobs=tuple(jobs))
 
 
@@ -798,28 +801,27 @@ def as_heard(status: LaunchStatus) -> LaunchStatus:
     """The same, of which nothing is proven where its supervisor has not been heard of."""
     # One of the future is of before the clock was set back.
     silent_s = abs((datetime.now(UTC) - datetime.fromisoformat(status.updated_at)).total_seconds())
-    if status.over or silent_s < SILENT_S:
-        return status
-    return replace(_unproven(status), silent_s=int(silent_s))
+    is_silent = silent_s >= SILENT_S and not status.over
+    return replace(_unproven(status), silent_s=int(silent_s)) if is_silent else status
 
 
 def _unproven(status: LaunchStatus) -> LaunchStatus:
     """The same with no limit proven, as after the supervisor is gone."""
-    jobs = tuple(replace(job, proven=False, proof=None) for job in status.jobs)
-    return replace(status, jobs=jobs)
+    return replace(
+        status, jobs=tuple(replace(job, proven=False, proof=None) for job in status.jobs)
+    )
 
 
 def abandoned(status: LaunchStatus) -> LaunchStatus:
     """The same where the supervisor is gone: with it, its jobs have ended."""
-    jobs = tuple(
-        replace(job, outcome="stopped", rate=None, relative_speed=None)
-        if job.outcome in GOING
-        else job
-        for job in _unproven(status).jobs
-    )
     return replace(
         status,
-        jobs=jobs,
+        jobs=tuple(
+            replace(job, outcome="stopped", rate=None, relative_speed=None)
+            if job.outcome in GOING
+            else job
+            for job in _unproven(status).jobs
+        ),
         power_w=None,
         energy_saved=None,
         state="failed",

@@ -51,7 +51,6 @@ from advisor.launch.set_monitor import (
     Renew,
     SetMonitor,
     StopRequestedError,
-    check_client,
     check_memory,
     check_set_memory,
     check_workdir,
@@ -73,7 +72,14 @@ from advisor.launch.spec import (
 )
 from advisor.runtime.backend import Backend, Proof
 from advisor.runtime.job_process import adopting_orphans
-from advisor.runtime.processes import RunInBackground, awaited, beat, heard_by, in_thread
+from advisor.runtime.processes import (
+    RunInBackground,
+    awaited,
+    beat,
+    heard_by,
+    in_thread,
+    wait_until,
+)
 from advisor.runtime.running_job import Proven, RunningJob, prove
 
 
@@ -231,8 +237,10 @@ class Newcomers:
         if len(together) > 1:
             check_memory(together, gpu)
         memory = MemoryFit(tuple(job.memory_mib for job in together), gpu.memory_mib)
-        limit_mib = memory.limit_mib(-1) if part.limit_memory and gpu.memory_mib else None
-        return replace(split.each_share[-1], memory_mib=limit_mib)
+        return replace(
+            split.each_share[-1],
+            memory_mib=memory.limit_mib(-1) if part.limit_memory and gpu.memory_mib else None,
+        )
 
     def _go_on(self, coming: _Newcomer) -> None:
         if not is_requested(self._folder, coming.name):
@@ -256,8 +264,13 @@ class Newcomers:
     def _join(self, coming: _Newcomer, job: RunningJob, proof: Proof | None) -> None:
         made = coming.request.pairs[0]
         beside = tuple(job.name for job in made.jobs[:-1])
-        forecast = made.forecast if self._monitor.running_names() == beside else None
-        self._monitor.join(coming.name, job, made.parts[-1], forecast, proof)
+        self._monitor.join(
+            coming.name,
+            job,
+            made.parts[-1],
+            made.forecast if self._monitor.running_names() == beside else None,
+            proof,
+        )
         self.coming = None
         self._answer(self._monitor.jobs[-1].status())
 
@@ -280,8 +293,9 @@ class Newcomers:
         # A fault of the MPS server takes a newcomer down, too, which then tries again elsewhere.
         if isinstance(error, JobError) and self._monitor.suspicions:
             return
-        had_fault = any(job.code == "mps-fault" for job in self._monitor.jobs)
-        if isinstance(error, JobError) and had_fault:
+        if isinstance(error, JobError) and any(
+            job.code == "mps-fault" for job in self._monitor.jobs
+        ):
             error = PartitionError(f"a fault on the MPS server ended the start: {error}")
         self.coming = None
         self._monitor.expect(None)
@@ -357,12 +371,11 @@ class _SetRun:
         self._pair = spec.pairs[number]
         self._beaten_s = time.monotonic()
         self._earlier, self._unwatched_s = writer.status.ledger, writer.status.unwatched_s
-        self.trial: Trial | None = None
+        self.trial = self._history = None
         self.again: LaunchSet | None = None
         self._offer: LaunchSet | None = None
         self._offer_of, self._ask_s = tuple[int, ...](), 0.0
         self._asking: Future[tuple[Resplit, LaunchSet | None]] | None = None
-        self._history: HistoryKeeper | None = None
 
     def run(self) -> _Ending:
         """Run it to its end; no job of it is left then.
@@ -394,7 +407,7 @@ class _SetRun:
                 return "failed"
             # Looked at again at the very end: a set with a process left has not ended.
             stack.callback(end_jobs, jobs)
-            before_s, before_j = self._meter.starts_s, self._meter.starts_j
+            before_s, before_j = self._meter.starts_s, self._meter.starts_j or 0.0
             monitor = SetMonitor(
                 self._pair,
                 jobs,
@@ -405,15 +418,21 @@ class _SetRun:
                 renew=self._context.renew,
             )
             starting.close()
-            joules = (self._meter.starts_j or 0.0) - (before_j or 0.0)
-            self._starts = self._meter.starts_s - before_s, joules
+            self._starts = (
+                self._meter.starts_s - before_s,
+                (self._meter.starts_j or 0.0) - before_j,
+            )
             return self._watch(monitor, backend)
 
     def _start(self, backend: Backend) -> tuple[tuple[RunningJob, ...], dict[int, JobError]]:
-        places = [self._folder.path / place for place in self._pair.places(self._number)]
         if self._is_stopping():
             raise StopRequestedError
-        proven = prove_set(self._pair, backend, self._base(), places)
+        proven = prove_set(
+            self._pair,
+            backend,
+            self._base(),
+            (self._folder.path / place for place in self._pair.places(self._number)),
+        )
         self._writer.enter(
             "starting",
             jobs=tuple(
@@ -456,9 +475,12 @@ class _SetRun:
             before, (self._pair, factor) = self._pair, as_alone(self._pair, n, *figures)
             measured |= set[int]() if self._pair is before else {n}
             self._writer.warn(f"{job.job.name} is {factor:.2f} times as fast here as was known")
-        names = [job.name for n, job in enumerate(self._pair.jobs) if n not in jobs]
         self._writer.warn(
-            *(f"{name} was not measured alone: no gate, or a demand" for name in names)
+            *(
+                f"{job.name} was not measured alone: no gate, or a demand"
+                for n, job in enumerate(self._pair.jobs)
+                if n not in jobs
+            )
         )
         if measured and self._pair.forecast and self._context.renew:
             self._renew(self._context.renew)
@@ -567,10 +589,12 @@ class _SetRun:
         if self._spec.try_s is not None and ending == "stopped":
             self.trial = monitor.account.trial()
         if self.again is not None:
-            seats = zip(self.again.parts, self._offer_of, strict=True)
             self.again = replace(
                 self.again,
-                parts=tuple(replace(part, done=monitor.jobs[n].steps) for part, n in seats),
+                parts=tuple(
+                    replace(part, done=monitor.jobs[n].steps)
+                    for part, n in zip(self.again.parts, self._offer_of, strict=True)
+                ),
                 ran_s=self._pair.ran_s + time.monotonic() - monitor.begun_s,
             )
         return ending
@@ -603,30 +627,23 @@ class _SetRun:
                 self._folder.resplit.unlink()
                 self._writer.warn(f"not started again at {wanted}: it is not offered any more")
 
-    def _await_checkpoints(self, jobs: Sequence[RunningJob]) -> None:
-        """Let jobs end by themselves that can; all others end as always after that."""
-        waiting, until_s = (
-            [job for job in jobs if job.ask_to_end()],
-            time.monotonic() + _CHECKPOINT_S,
-        )
-        while (late := [job for job in waiting if not job.over]) and time.monotonic() < until_s:
-            beat()
-            time.sleep(_LOOK_S)
-        self._writer.warn(
-            *(
-                f"{job.job.name} did not end within {_CHECKPOINT_S:g} s and was ended: what it did "
-                "since its last checkpoint it does again"
-                for job in late
-            )
-        )
-
     def _end(self, monitor: SetMonitor, newcomers: Newcomers) -> None:
         self._writer.update(resplit=None)
         # To end jobs beside a daemon that hangs takes half a minute.
         if not monitor.over:
             self._show(monitor, "stopping")
         if self.again is not None:
-            self._await_checkpoints([job.job for job in monitor.jobs if not job.over])
+            # Jobs end by themselves that can; all others end as always after that.
+            asked = [job.job for job in monitor.jobs if not job.over and job.job.ask_to_end()]
+            wait_until(lambda: all(job.over for job in asked), _CHECKPOINT_S, _LOOK_S)
+            self._writer.warn(
+                *(
+                    f"{job.job.name} did not end within {_CHECKPOINT_S:g} s and was ended: what it "
+                    "did since its last checkpoint it does again"
+                    for job in asked
+                    if not job.over
+                )
+            )
         try:
             with closing(newcomers):
                 monitor.stop()
@@ -663,17 +680,15 @@ class _SetRun:
         return self._stop_requested() or self._folder.stop_requested()
 
     def _mark_stopped(self) -> None:
-        jobs = self._writer.status.jobs
-        self._writer.update(jobs=tuple(replace(job, outcome="stopped") for job in jobs))
+        self._writer.update(
+            jobs=tuple(replace(job, outcome="stopped") for job in self._writer.status.jobs)
+        )
 
     def _show(self, monitor: SetMonitor, state: State | None = None) -> None:
         changes = shown(monitor, self._earlier, self._starts, self._unwatched_s)
         changes["whole_energy_j"] = self._meter.joules
         changes["starts_energy_j"] = self._meter.starts_j
-        if state is None:
-            self._writer.update(**changes)
-        else:
-            self._writer.enter(state, **changes)
+        self._writer.enter(state, **changes) if state else self._writer.update(**changes)
         passed_s = time.monotonic() - monitor.begun_s
         if self._history and self._history.add(passed_s, self._writer.status):
             write_history(self._folder, self._history.history)
@@ -748,7 +763,7 @@ def _check(job: RunningJob) -> Proof:
     Raises:
         LimitNotProvenError: it is not under its limit.
     """
-    check_client(job)
+    job.check_client()
     return job.proof()
 
 

@@ -129,21 +129,16 @@ class Pool:
     @property
     def decider(self) -> Ask:
         """Decides on each set that is planned."""
-        of_any = OptionPredictor(self.of_pairs) if self.of_pairs else SetPredictor()
-        return self.ask or _decider_of(of_any, self.limits, self.checked)
+        predictor = OptionPredictor(self.of_pairs) if self.of_pairs else SetPredictor()
 
+        def ask(profiles: Sequence[Profile], work: Work | None) -> Decision | None:
+            try:
+                request = replace(self.limits.of(profiles), work=work)
+                return decide(Outlook(profiles, predictor, self.checked), request)
+            except NoSplitError:
+                return None
 
-def _decider_of(
-    predictor: OptionPredictor | SetPredictor, limits: Request, checked: CheckedCounts | None
-) -> Ask:
-    def ask(profiles: Sequence[Profile], work: Work | None) -> Decision | None:
-        try:
-            request = replace(limits.of(profiles), work=work)
-            return decide(Outlook(profiles, predictor, checked), request)
-        except NoSplitError:
-            return None
-
-    return ask
+        return self.ask or ask
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -179,8 +174,10 @@ class Placing:
 
     def cost(self, pool: int, kinds: Sequence[int], speeds: Sequence[float], watts: float) -> float:
         """Cost of one set an hour: its GPU, its watts, and the work that its jobs lag behind."""
-        seats = zip(kinds, speeds, strict=True)
-        behind = sum((1 - speed * self.paces[pool, kind]) * self.lag[kind] for kind, speed in seats)
+        behind = sum(
+            (1 - speed * self.paces[pool, kind]) * self.lag[kind]
+            for kind, speed in zip(kinds, speeds, strict=True)
+        )
         return float(self.per_card + self.per_w * watts + behind)
 
     def alone_w(self, pool: int, kind: int) -> float:
@@ -234,8 +231,10 @@ class Placing:
             raise InputError("there is nothing to place, or no GPU")
         for n, kind in enumerate(kinds):
             if all(pool.profiles[n] is None for pool in pools):
-                fix = f"measure it: advisor profile {kind.name}"
-                raise InputError(f"{kind.name} has no profile on any of these GPU models", fix=fix)
+                raise InputError(
+                    f"{kind.name} has no profile on any of these GPU models",
+                    fix=f"measure it: advisor profile {kind.name}",
+                )
         per_card, per_w = _weights(aim, prices or Prices())
         paces = _paces(kinds, pools)
         costs = [
@@ -244,14 +243,13 @@ class Placing:
         ]
         alone = np.array(costs) / np.maximum(paces, 1e-9)
         # By fewest GPUs, only --min-speed bounds how far work may lag behind.
-        lag = np.zeros(len(kinds)) if aim == FEWEST_CARDS else alone.min(axis=0)
         return cls(
             kinds=tuple(kinds),
             pools=tuple(pools),
             aim=aim,
             per_card=per_card,
             per_w=per_w,
-            lag=lag,
+            lag=np.zeros(len(kinds)) if aim == FEWEST_CARDS else alone.min(axis=0),
             paces=paces,
             queue=tuple(queue),
             at_once=at_once,
@@ -390,8 +388,7 @@ class _ManyAlone:
         alone = self.alone.seated(sets.T, level)
         high = P99_ENDS[alone.classes, 2]
         tails_ms = np.where(np.isfinite(alone.p99_ms), alone.p99_ms, 0.0)
-        longer: Floats = (high**weights.T * TAILS.longer(alone) * tails_ms).T
-        return longer
+        return (high**weights.T * TAILS.longer(alone) * tails_ms).T
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -451,17 +448,9 @@ def _with_empty_seat(values: Floats) -> Floats:
     return np.concatenate([values, np.zeros_like(values[:1])])
 
 
-# Watts of two jobs and of what they lag behind, at least, for each 1 of their watts alone less
-# one active idle power, which is what two can share; without a server, which answers in fuller
-# batches, and without a job that computes in bursts, nearly all. No pair of bundled jobs is
-# expected below (tests/integration/test_place_command.py).
-_OF_UNEVEN, _OF_EVEN = 0.82, 0.99
-
-# Pairs that a model is asked of: with more of them its trees are no longer in the caches.
-_AT_ONCE = 20
-
-# Of a cost: by so little a model may say less of a pair alone than among others.
-_ROUNDING = 1e-9
+# Pairs that a model is asked of: with more of them its trees are no longer in the caches. And of a
+# cost, by how little a model may say less of a pair alone than among others.
+_AT_ONCE, _ROUNDING = 20, 1e-9
 
 
 class _Pairs:
@@ -480,13 +469,16 @@ class _Pairs:
         self._there = [n for n, profile in enumerate(profiles) if profile]
         self._profiles: list[Profile] = [profile for profile in profiles if profile]
         self._safeties = [profile.safety(pool.checked) for profile in self._profiles]
-        any_speed = np.full((3, 1), math.inf)
-        self._most = np.array([possible_speeds(p, any_speed)[0, 0] for p in self._profiles])
+        self._most = np.array(
+            [possible_speeds(p, np.full((3, 1), math.inf))[0, 0] for p in self._profiles]
+        )
         self._safe = dict[object, tuple[Split | None, ...]]()
-        alone_w = np.array([profile.whole_gpu_power_w for profile in self._profiles])
-        self._apart_costs = placing.per_card + placing.per_w * alone_w
-        alone = [not pool.limits.violations_alone(profile) for profile in self._profiles]
-        self._may_be_alone: Bools = np.array(alone, dtype=bool)
+        self._apart_costs = placing.per_card + placing.per_w * np.array(
+            [profile.whole_gpu_power_w for profile in self._profiles]
+        )
+        self._may_be_alone: Bools = np.array(
+            [not pool.limits.violations_alone(profile) for profile in self._profiles], dtype=bool
+        )
         self._least_gain = (1 + pool.limits.policy.min_gain) * (1 - _ROUNDING)
         self.costs = _least_costs(placing, many, self._profiles)
         self.roughly: Bools = np.triu(np.ones_like(self.costs, dtype=bool))
@@ -531,20 +523,15 @@ class _Pairs:
         if not self._may_be_alone[seats].all():
             return np.ones_like(watts, dtype=bool)
         apart = (speeds * self._apart_costs[seats, None]).sum(axis=0)
-        enough: Bools = apart >= self._least_gain * (placing.per_card + placing.per_w * watts)
-        return enough
+        return apart >= self._least_gain * (placing.per_card + placing.per_w * watts)
 
     def _least(self, a: int, b: int, expected: Floats, power_w: Floats) -> float:
         speeds = np.minimum(expected, self._most[[a, b], None])
         kept = (speeds >= self._floors[[a, b], None] * (1 - _ROUNDING)).all(axis=0)
         kept &= self.gains((a, b), speeds, power_w)
         points = zip(speeds.T[kept].tolist(), power_w[kept].tolist(), strict=True)
-        kinds = self._there[a], self._there[b]
-        costs = (
-            self._placing.cost(self._number, kinds, speeds_here, watts)
-            for speeds_here, watts in points
-        )
-        return min(costs, default=math.inf)
+        cost = functools.partial(self._placing.cost, self._number, (self._there[a], self._there[b]))
+        return min(itertools.starmap(cost, points), default=math.inf)
 
 
 def _least_costs(placing: Placing, many: _ManyAlone, profiles: Sequence[Profile]) -> Floats:
@@ -552,9 +539,12 @@ def _least_costs(placing: Placing, many: _ManyAlone, profiles: Sequence[Profile]
     alone_w, idle_w = (of[:-1, 0] for of in (many.alone.power_w, many.alone.idle_w))
     both_w = alone_w[:, None] + alone_w - np.maximum(idle_w[:, None], idle_w)
     uneven = np.array([profile.in_bursts or profile.serving is not None for profile in profiles])
-    part = np.where(uneven[:, None] | uneven, _OF_UNEVEN, _OF_EVEN)
-    costs: Floats = placing.per_card + placing.per_w * part * np.minimum(both_w, many.limit_w)
-    return costs
+    # Watts of two jobs and of what they lag behind, at least, for each 1 of their watts alone less
+    # one active idle power, which is what two can share; without a server, which answers in fuller
+    # batches, and without a job that computes in bursts, nearly all. No pair of bundled jobs is
+    # expected below (tests/integration/test_place_command.py).
+    part = np.where(uneven[:, None] | uneven, 0.82, 0.99)
+    return placing.per_card + placing.per_w * part * np.minimum(both_w, many.limit_w)
 
 
 _PHYSICS = SetPredictor()
@@ -596,10 +586,12 @@ class SetAnswers:
         self.counts = np.append(self.placing.counts[list(self.there)], 0.0)
         self.floors = np.array([*(limits.floor(profile) for profile in profiles), 0.0])
         self._memory_mib = np.array([*(p.memory_used_mib or 0.0 for p in profiles), 0.0])
-        most_ms = [limits.longest_p99_ms(profile) or np.inf for profile in profiles]
-        self._most_p99_ms = np.array([*most_ms, np.inf])
-        chances = [limits.p99_chance(profile, [profile]) for profile in profiles]
-        self._p99_chances = np.array([*chances, 0.5])
+        self._most_p99_ms = np.array(
+            [*(limits.longest_p99_ms(profile) or np.inf for profile in profiles), np.inf]
+        )
+        self._p99_chances = np.array(
+            [*(limits.p99_chance(profile, [profile]) for profile in profiles), 0.5]
+        )
 
     @functools.cached_property
     def two(self) -> _Pairs:
@@ -664,8 +656,7 @@ class SetAnswers:
         alike = np.tril(rows[:, :, None] == rows[:, None], -1).any(axis=2)
         servers = (np.isfinite(self._most_p99_ms[rows]) & ~alike).sum(axis=1)
         chances: Floats = self._p99_chances[rows] ** (1 / np.maximum(1, servers))[:, None]
-        weights: Floats = np.maximum(0.0, np.interp(chances, CHANCES, P99_WEIGHTS))
-        return weights
+        return np.maximum(0.0, np.interp(chances, CHANCES, P99_WEIGHTS))
 
     def within_power(self, sets: Sets) -> Ints:
         """Which of them keep the ceiling of watts; larger ones may where they do not."""
@@ -682,9 +673,7 @@ class SetAnswers:
         there = list(self.there)
         lag = np.append(placing.lag[there], 0.0)[sets.rows]
         paces = np.append(placing.paces[self.number, there], 0.0)[sets.rows]
-        behind = (lag * (1 - paces * speed)).sum(axis=1)
-        costs: Floats = placing.per_card + placing.per_w * watts + behind
-        return costs
+        return placing.per_card + placing.per_w * watts + (lag * (1 - paces * speed)).sum(axis=1)
 
     def filling(self) -> Sets:
         """All sets of jobs that fill the GPU, at every level; and of none, at the first."""
@@ -704,9 +693,8 @@ class SetAnswers:
         if len(kinds) == 1:
             return self._alone(kinds, profiles[0], self._limits)
         decision = self._ask(profiles, None)
-        if decision is None or decision.choice is None:
-            return None
-        return self.placed(kinds, decision.choice.prediction, decision)
+        choice = decision and decision.choice
+        return choice and self.placed(kinds, choice.prediction, decision)
 
     def _by_physics(self, kinds: tuple[int, ...], level: int = 0) -> PlacedSet | None:
         profiles = [self.profiles[kind] for kind in kinds]
@@ -767,13 +755,12 @@ class SetAnswers:
         self, kinds: tuple[int, ...], prediction: Prediction, decision: Decision | None
     ) -> PlacedSet:
         """A set that runs from now on, with its prediction and decision."""
-        tails = [part.latency_p99_ms for part in prediction.parts]
         return PlacedSet(
             kinds=kinds,
             pool=self.number,
             split=prediction.split,
             speeds=tuple(part.speed.value for part in prediction.parts),
-            p99_ms=tuple(tail and tail.high for tail in tails),
+            p99_ms=tuple(p.latency_p99_ms and p.latency_p99_ms.high for p in prediction.parts),
             power_w=prediction.power_w.value,
             cost=self._cost(kinds, prediction)[0],
             decision=decision,

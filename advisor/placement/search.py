@@ -22,11 +22,8 @@ from advisor.placement.placing import Bools, Ints, PlacedSet, SetAnswers, Sets
 from advisor.predict.profiles import Floats
 from advisor.predict.sets import FULLER, SPEED_ERRORS
 
-# The low end of a speed, for each 1, is no higher than this.
-_BEST_LOW = max(low for low, _ in SPEED_ERRORS.values())
-
-# Sets looked at together.
-_CHUNK = 1024
+# The low end of a speed, for each 1, is no higher than this; and sets looked at together.
+_BEST_LOW, _CHUNK = max(low for low, _ in SPEED_ERRORS.values()), 1024
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -97,16 +94,14 @@ class SetBound:
 
     def gains(self, sets: Sets) -> Floats:
         """Of sets as they are, by arrays alone."""
-        values: Floats = self.duals[sets.rows].sum(axis=1)
-        return values + self._card_dual - self._answers.costs(sets)
+        return self.duals[sets.rows].sum(axis=1) + self._card_dual - self._answers.costs(sets)
 
     def _of(self, sets: Sets, priced: _Priced, kinds: Ints) -> Floats:
         joining = priced.most_of(kinds, self._answers.counts)
         most = np.zeros(len(sets.size))
         for size in np.unique(sets.size).tolist():
             of_size = np.flatnonzero(sets.size == size)
-            least = max(0, ADVISED_JOBS - size)
-            joined = joining[:, least : MOST_JOBS - size + 1].max(axis=1)
+            joined = joining[:, max(0, ADVISED_JOBS - size) : MOST_JOBS - size + 1].max(axis=1)
             for start in range(0, len(of_size), _CHUNK):
                 some = of_size[start : start + _CHUNK]
                 most[some] = self._with(sets.only(some), priced, joined)
@@ -120,17 +115,15 @@ class SetBound:
         lost = 1 - alone.kept(alone.could).T[..., None]
         head = priced.values[:, *seats] - lost * np.maximum(0.0, priced.speeds[:, *seats])
         head = head.sum(axis=2)
-        bounds = head + joined[:, None] + priced.prices
-        most: Floats = bounds.min(axis=2)
+        most: Floats = (head + joined[:, None] + priced.prices).min(axis=2)
         # Jobs with SMs of their own do not wait for others, as long as none joins them.
         most = np.where(alone.apart, np.maximum(most, head[..., 0]), most)
         return self._gain(most, self._alone.power_w[seats].max(axis=1))
 
     def _gain(self, bound: Floats, hottest_w: Floats) -> Floats:
         """Less what card and watts cost: the sum of all, or the hottest job, or the power limit."""
-        card = self._card_dual - self._answers.placing.per_card
         # Sums are rounded, so a little of the dearest job is added.
-        bound = bound + card + 1e-9 * self._dearest
+        bound = bound + (self._card_dual - self._answers.placing.per_card) + 1e-9 * self._dearest
         apart = bound[-1]
         if not self._per_w:
             return apart
@@ -174,11 +167,9 @@ class SetBound:
         return _Priced(prices, np.array(values), np.array(speeds))
 
 
-# That the model of pairs is asked of at most, where sets are not looked at closely.
-_PAIRS = 30
-
-# The best that have a kind of job, so that every job is offered some.
-_OF_A_KIND = 2
+# Pairs that the model is asked of at most, where sets are not looked at closely; how many of the
+# best have a kind of job, so that every job is offered some.
+_PAIRS, _OF_A_KIND = 30, 2
 
 FEW_HEADS, MANY_HEADS = 1500, 10_000
 """Sets of servers and jobs that fill, of one size, with which others are looked at."""

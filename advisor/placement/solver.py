@@ -50,7 +50,7 @@ from advisor.placement.placing import Bools, PlacedSet, Placing, SetAnswers
 from advisor.placement.search import SetSearch
 from advisor.predict.predictions import safe_splits_of
 from advisor.predict.profiles import Floats
-from advisor.wire.answers import PlacedJob
+from advisor.wire.answers import PlacedJob, Totals
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,47 +60,13 @@ class Schedule:
     Attributes:
         runs: One for each job, in the order of the queue.
         sets: In the order of their starts.
+        busy_j: Energy of the GPUs while they run something.
     """
 
     runs: tuple[PlacedJob, ...]
-    gpus: int
-    idle_power_w: float
     sets: tuple[PlacedSet, ...]
-
-    @property
-    def busy_s(self) -> float:
-        """Time in which GPUs run something, added up."""
-        return sum(placed.time_s for placed in self.sets)
-
-    @property
-    def busy_j(self) -> float:
-        """Energy of the GPUs in that time."""
-        return sum(placed.energy_j for placed in self.sets)
-
-    @property
-    def makespan_s(self) -> float:
-        """Until the last job has ended."""
-        return max(run.end_s for run in self.runs)
-
-    @property
-    def idle_j(self) -> float:
-        """Energy of GPUs that run nothing, until the last job has ended."""
-        return self.idle_power_w * max(self.gpus * self.makespan_s - self.busy_s, 0.0)
-
-    @property
-    def energy_j(self) -> float:
-        """Of all GPUs until the last job has ended, idle ones among them."""
-        return self.busy_j + self.idle_j
-
-    @property
-    def mean_completion_s(self) -> float:
-        """From the start of the queue to the end of a job, the mean of all jobs."""
-        return sum(run.end_s for run in self.runs) / len(self.runs)
-
-    @property
-    def slowest(self) -> PlacedJob:
-        """The job with the lowest mean speed while it runs."""
-        return min(self.runs, key=lambda run: run.speed)
+    busy_j: float
+    totals: Totals
 
     @classmethod
     def of(
@@ -133,13 +99,25 @@ class Schedule:
                 start_s += placed_set.time_s
         placed.sort(key=lambda item: item[:2])
         waiting = _numbers_of(placing)
-        runs = [run for item in placed for run in _runs(*item, placing, waiting)]
-        return cls(
-            runs=tuple(sorted(runs, key=lambda run: run.number)),
-            gpus=pool.gpus,
-            idle_power_w=pool.idle_power_w,
-            sets=tuple(placed_set for _, _, placed_set in placed),
+        runs = sorted(
+            (run for item in placed for run in _runs(*item, placing, waiting)),
+            key=lambda run: run.number,
         )
+        ordered = tuple(placed_set for _, _, placed_set in placed)
+        busy_s, busy_j = sum(s.time_s for s in ordered), sum(s.energy_j for s in ordered)
+        makespan_s = max(run.end_s for run in runs)
+        idle_j = pool.idle_power_w * max(pool.gpus * makespan_s - busy_s, 0.0)
+        slowest = min(runs, key=lambda run: run.speed)
+        totals = Totals(
+            energy_j=busy_j + idle_j,
+            idle_j=idle_j,
+            makespan_s=makespan_s,
+            gpu_time_s=busy_s,
+            mean_completion_s=sum(run.end_s for run in runs) / len(runs),
+            slowest_job=slowest.job,
+            slowest_speed=slowest.speed,
+        )
+        return cls(runs=tuple(runs), sets=ordered, busy_j=busy_j, totals=totals)
 
 
 def _numbers_of(placing: Placing) -> dict[int, deque[int]]:
@@ -183,8 +161,7 @@ class QueuePairs:
         self._answers, kinds = SetAnswers(placing, 0), placing.kinds
         self._decisions: dict[tuple[str, str], Decision | None] = {}
         self._of_name = grouped(range(len(kinds)), lambda n: kinds[n].name)
-        singles = {single.kinds[0]: single for single in self._answers.singles()}
-        self.alone = {kind: self._to_the_end(single) for kind, single in singles.items()}
+        self.alone = {s.kinds[0]: self._to_the_end(s) for s in self._answers.singles()}
 
     def sharing_pairs(self, until: float) -> Iterator[PlacedSet]:
         """Pairs worth sharing, each at its best option; those that may save most come first."""
@@ -229,10 +206,9 @@ class QueuePairs:
         while waiting:
             first = min(waiting, key=lambda kind: waiting[kind][0])
             take(first)
-            others = sorted(waiting, key=lambda kind: waiting[kind][0])
             pairs = (
                 (other, placed_pair)
-                for other in others
+                for other in sorted(waiting, key=lambda kind: waiting[kind][0])
                 if (placed_pair := self._at_half(first, other))
             )
             other, pair = next(pairs, (None, self.alone.get(first)))
@@ -249,8 +225,7 @@ class QueuePairs:
         if (decision := self._decision(*(self.placing.kinds[kind].name for kind in kinds))) is None:
             return None
         (half,) = safe_splits_of(decision.profiles, [EQUAL], self._answers.pool.checked)
-        options = [option for option in _kept(decision) if option.prediction.split == half]
-        if not options:
+        if not (options := [option for option in _kept(decision) if option.split == half]):
             return None
         works = (np.array([[self._work_s(kinds[0])]]), np.array([self._work_s(kinds[1])]))
         return self._pair(
@@ -260,8 +235,9 @@ class QueuePairs:
     def _decision(self, a: str, b: str) -> Decision | None:
         """Every option of two jobs, whatever their work."""
         if (a, b) not in self._decisions:
-            profiles = [self._answers.profiles[self._of_name[name][0]] for name in (a, b)]
-            self._decisions[a, b] = self._answers.pool.decider(profiles, None)
+            self._decisions[a, b] = self._answers.pool.decider(
+                [self._answers.profiles[self._of_name[name][0]] for name in (a, b)], None
+            )
         return self._decisions[a, b]
 
     def _least_part(self, pair: tuple[str, str]) -> float:
@@ -277,8 +253,12 @@ class QueuePairs:
     def _to_the_end(self, single: PlacedSet) -> PlacedSet:
         work_s = self._work_s(single.kinds[0])
         energy_j = work_s * single.power_w
-        cost = float(self.placing.spent(work_s, energy_j))
-        return replace(single, cost=cost, times_s=(work_s,), energy_j=energy_j)
+        return replace(
+            single,
+            cost=float(self.placing.spent(work_s, energy_j)),
+            times_s=(work_s,),
+            energy_j=energy_j,
+        )
 
     def _of_works(
         self,
@@ -336,9 +316,11 @@ def _kept(decision: Decision) -> list[RatedSplit]:
 def _rests(decision: Decision, option: RatedSplit) -> list[Rest]:
     """Speed and power of each job after the other has ended; its limit stays."""
     split = option.prediction.split
-    if not split.is_limited:
-        return [Rest(1.0, profile.whole_gpu_power_w) for profile in decision.profiles]
-    return list(map(rest_of, decision.profiles, split.shares))
+    return (
+        list(map(rest_of, decision.profiles, split.shares))
+        if split.is_limited
+        else [Rest(1.0, profile.whole_gpu_power_w) for profile in decision.profiles]
+    )
 
 
 def _until_both_ended(
@@ -367,17 +349,17 @@ def _until_both_ended(
         return shared_s, shared_s + left_s[0] + left_s[1], energy_j, ends_s[0] <= ends_s[1]
 
 
-# Of the cost, the bound is near enough, and whole cards are to the parts of cards.
-_NEAR = 0.005
+# Of the cost, the bound is near enough, and whole cards are to the parts of cards; and how near to
+# its bound the program of a queue ends.
+_NEAR, _GAP = 0.005, 1e-4
 
-# Of the time, after which no sets are looked for; half of it, and bounds are looked at closely.
-_SEARCH_PART = 0.75
+# Of the time, after which no sets are looked for; half of it, and bounds are looked at closely. And
+# that a turn takes at most which looks closely; the first one asks of pairs, too.
+_SEARCH_PART, _TURN_PART = 0.75, 0.16
 
-# Of the time, that a turn takes at most which looks closely; the first one asks of pairs, too.
-_TURN_PART = 0.16
-
-# Of the time, for jobs that wait still.
-_SEATING_S = 0.3
+# Of the time, for jobs that wait still, and for the integer program at its end; and what such a
+# program gets when the time is up: HiGHS takes 0 for an error.
+_SEATING_S, _LAST_S, _LEAST_S = 0.3, 0.5, 0.1
 
 # Of the dearest job alone; what gains less is nothing.
 _LEAST_GAIN = 1e-4
@@ -385,20 +367,11 @@ _LEAST_GAIN = 1e-4
 # How often a program is solved anew after sets were refused.
 _MOST_SETTLED = 8
 
-# Makespans of a queue that are tried, relative to that of the jobs one after the other.
-_MAKESPANS = (1.0, 0.95, 0.9, 0.85, 0.8, 0.75, 0.7, 0.65, 0.6)
-
-# Relative difference of two times that is none.
-_SAME = 1e-9
-
-# What an integer program gets when the time is up; HiGHS takes 0 for an error.
-_LEAST_S = 0.1
+# Relative difference of two times that is none; and rounding of the linear program, GPUs.
+_SAME, _ROUNDING = 1e-9, 1e-6
 
 APART, FIRST_COME = "one after the other", "first come, 50/50"
 """Names of the simpler schedules."""
-
-# Relative distance from its bound at which the program of a queue ends.
-_GAP = 1e-4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -506,7 +479,25 @@ def _placed_running(placing: Placing, time_limit_s: float) -> Plan:
         used = _settled(master, answers, steps[-1], left_s)
     if not placing.at_once:
         _seat_waiting(answers, used, master.waiting_costs, started + time_limit_s + _SEATING_S)
-    return _plan(placing, used, master.waiting_costs, bound, timed_out=timed_out)
+    seated = _seated(used)
+    waiting = {
+        n: kind.count - seated[n] for n, kind in enumerate(placing.kinds) if kind.count > seated[n]
+    }
+    order = sorted(
+        used, key=lambda placed: (-len(placed.kinds), -used[placed], placed.pool, placed.kinds)
+    )
+    waiting_cost = sum(count * master.waiting_costs[kind] for kind, count in waiting.items())
+    cost = sum(count * placed.cost for placed, count in used.items()) + waiting_cost
+    return Plan(
+        placing=placing,
+        sets={placed: used[placed] for placed in order},
+        waiting=waiting,
+        waiting_cost=waiting_cost,
+        cost=cost,
+        # A decision may be better than every option that the search looks at.
+        bound=min(bound, cost),
+        timed_out=timed_out,
+    )
 
 
 def _settled(
@@ -605,10 +596,9 @@ def _seat_waiting(
     seated = _seated(used)
     for kind in sorted(range(len(waiting_costs)), key=lambda kind: -waiting_costs[kind]):
         for _ in range(answers[0].placing.kinds[kind].count - seated[kind]):
-            rooms = sorted(used, key=lambda placed: len(placed.kinds))
             changes = (
                 (placed, more)
-                for placed in rooms
+                for placed in sorted(used, key=lambda placed: len(placed.kinds))
                 if len(placed.kinds) < MOST_JOBS and time.monotonic() < until
                 if (more := answers[placed.pool].of(tuple(sorted((*placed.kinds, kind)))))
                 if more.cost - placed.cost < waiting_costs[kind]
@@ -624,47 +614,12 @@ def _seated(used: Mapping[PlacedSet, int]) -> Counter[int]:
     return Counter(kind for placed, count in used.items() for kind in placed.kinds * count)
 
 
-def _plan(
-    placing: Placing,
-    used: Mapping[PlacedSet, int],
-    waiting_costs: Sequence[float],
-    bound: float,
-    *,
-    timed_out: bool,
-) -> Plan:
-    seated = _seated(used)
-    waiting = {
-        n: kind.count - seated[n] for n, kind in enumerate(placing.kinds) if kind.count > seated[n]
-    }
-    order = sorted(
-        used, key=lambda placed: (-len(placed.kinds), -used[placed], placed.pool, placed.kinds)
-    )
-    waiting_cost = sum(count * waiting_costs[kind] for kind, count in waiting.items())
-    cost = sum(count * placed.cost for placed, count in used.items()) + waiting_cost
-    return Plan(
-        placing=placing,
-        sets={placed: used[placed] for placed in order},
-        waiting=waiting,
-        waiting_cost=waiting_cost,
-        cost=cost,
-        # A decision may be better than every option that the search looks at.
-        bound=min(bound, cost),
-        timed_out=timed_out,
-    )
-
-
 # Sets that are kept before others are looked for, those that have half of a card and the first:
 # fewer while there is time and cards are far from their parts.
 _AT_ONCE = (4, 2, 1)
 
 LOOKS, LOOK_WORTHWHILE = 2, 2e-4
 """How often sets are looked for at most, and the part of the cost that another time must save."""
-
-# Rounding tolerance of the linear program, GPUs.
-_ROUNDING = 1e-6
-
-# Seconds of the time limit that are kept for the integer program.
-_LAST_S = 0.5
 
 # Cost of a job that has no seat, for each 1 of the dearest alone: servers go first, also before
 # the up to seven jobs of a card that take the place of one.
@@ -823,10 +778,7 @@ class _Master:
         ends_s = self._program.getRunTime() + time_limit_s
         _set_options(self._program, time_limit=ends_s, mip_rel_gap=gap)
         self._program.run()
-        status = self._program.getInfo().primal_solution_status
-        if status != highspy.SolutionStatus.kSolutionStatusFeasible:
-            return start
-        return np.rint(self.cards())
+        return np.rint(self.cards()) if _is_solved(self._program) else start
 
     def cost(self, cards: Floats) -> float:
         """Of whole cards of each set, and of jobs that are left."""
@@ -1069,11 +1021,11 @@ def _placed_queue(placing: Placing, time_limit_s: float) -> Plan:
     best, latest_s = None, math.inf
     if len(pairs.alone) == len(placing.kinds):
         best = Schedule.of([pairs.alone[kind] for kind in placing.queue], placing)
-        latest_s = best.makespan_s * (1 + _SAME)
+        latest_s = best.totals.makespan_s * (1 + _SAME)
     apart = best
     for schedule in _matchings(master, pairs, latest_s, ends):
-        if schedule.makespan_s <= latest_s:
-            best = min(best or schedule, schedule, key=lambda plan: _badness(placing, plan))
+        if schedule.totals.makespan_s <= latest_s:
+            best = min(best or schedule, schedule, key=lambda plan: _badness(placing, plan.totals))
     if best is None:
         raise _no_plan(placing, pairs, timed_out=time.monotonic() >= ends)
     timed_out = pairs.timed_out or time.monotonic() >= ends
@@ -1089,7 +1041,7 @@ def _placed_queue(placing: Placing, time_limit_s: float) -> Plan:
         sets={placed: used[placed] for placed in order},
         waiting={},
         waiting_cost=0.0,
-        cost=float(placing.spent(best.busy_s, best.energy_j)),
+        cost=float(placing.spent(best.totals.gpu_time_s, best.totals.energy_j)),
         bound=0.0,
         timed_out=timed_out,
         schedule=best,
@@ -1106,10 +1058,12 @@ def _matchings(
     if cheapest is None:
         return
     yield cheapest
-    makespan_s = cheapest.makespan_s if makespan_s == math.inf else makespan_s
+    makespan_s = cheapest.totals.makespan_s if makespan_s == math.inf else makespan_s
     # GPUs that wait for the last job draw idle power.
     idle = float(placing.spent(0.0, placing.pools[0].idle_power_w))
-    for saved, part in ((0.0, 1.0), *((idle, part) for part in _MAKESPANS)):
+    # Makespans are tried relative to that of the jobs one after the other.
+    parts = (1.0, 0.95, 0.9, 0.85, 0.8, 0.75, 0.7, 0.65, 0.6)
+    for saved, part in ((0.0, 1.0), *((idle, part) for part in parts)):
         for several in (False, True):
             if time.monotonic() >= ends:
                 return
@@ -1155,16 +1109,17 @@ def _takes(time_s: Floats, makespan_s: float, several: bool) -> Floats:
     return np.where(fit >= 1, 1 / np.maximum(fit, 1) if several else time_s / makespan_s, np.inf)
 
 
-def _badness(placing: Placing, plan: Schedule) -> tuple[float, float]:
+def _badness(placing: Placing, totals: Totals) -> tuple[float, float]:
     if not placing.per_w:
-        return plan.makespan_s, plan.mean_completion_s
-    return float(placing.spent(plan.busy_s, plan.energy_j)), plan.makespan_s
+        return totals.makespan_s, totals.mean_completion_s
+    return float(placing.spent(totals.gpu_time_s, totals.energy_j)), totals.makespan_s
 
 
 def _alone_cost(placing: Placing, placed: PlacedSet) -> float:
     """The same work of a queue, one job after the other."""
-    works = (placing.alone_to_the_end(placed.pool, kind) for kind in placed.kinds)
-    return float(sum(placing.spent(*work) for work in works))
+    return float(
+        sum(placing.spent(*placing.alone_to_the_end(placed.pool, kind)) for kind in placed.kinds)
+    )
 
 
 def _no_plan(placing: Placing, pairs: QueuePairs, *, timed_out: bool) -> Exception:
@@ -1193,6 +1148,9 @@ def solved(program: highspy.HighsLp, time_limit_s: float) -> Floats | None:
     _set_options(solver, time_limit=time_limit_s, mip_rel_gap=_GAP)
     solver.passModel(program)
     solver.run()
-    if solver.getInfo().primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
-        return None
-    return np.array(solver.getSolution().col_value)
+    return np.array(solver.getSolution().col_value) if _is_solved(solver) else None
+
+
+def _is_solved(program: highspy.Highs) -> bool:
+    status = program.getInfo().primal_solution_status
+    return status == highspy.SolutionStatus.kSolutionStatusFeasible

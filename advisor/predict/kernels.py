@@ -94,8 +94,11 @@ def kernels_beside(
     n, stderr = (most + least) / 2, abs(most - least) / math.sqrt(12)
     loss = _FILLING_LOSS if (busy_percent or 0.0) >= _FILLING_PERCENT else _IN_STEP_LOSS
     if pauses and least:
-        errors_s = (beside.relative or 0) / beside.mean, (job.relative or 0) / job.mean
-        n, stderr = least, probe.mean * math.hypot(*errors_s)
+        n, stderr = (
+            least,
+            probe.mean
+            * math.hypot((beside.relative or 0) / beside.mean, (job.relative or 0) / job.mean),
+        )
     elif pauses is False and beside.mean <= (1 - loss) * job.mean:
         n, stderr = most, most * math.hypot(beside.relative or 0, probe_beside.relative or 0)
     longer_s = max(0.0, 1 / probe_beside.mean - 1 / probe.mean)

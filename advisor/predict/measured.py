@@ -76,9 +76,8 @@ def windows_of(profiles: Sequence[Profile], windows: Windows) -> list[Window]:
     by_name = sorted(range(len(names)), key=names.__getitem__)
     seats = sorted(range(len(names)), key=by_name.__getitem__)
     of_names = [w.ordered(seats) for w in windows.get(tuple(sorted(names)), ())]
-    if len(set(names)) == len(names):
-        return of_names
-    return [other for window in of_names for other in _of_copies(window, names)]
+    of_copies = (other for window in of_names for other in _of_copies(window, names))
+    return of_names if len(set(names)) == len(names) else [*of_copies]
 
 
 def _fewer_of(
@@ -279,12 +278,13 @@ class MeasuredPredictor:
         self, profiles: Sequence[Profile], base: Predictions, evidence: "_Evidence"
     ) -> Floats:
         limit_w = profiles[0].power_limit_w or math.inf
-        errors = POWER if len(profiles) == ADVISED_JOBS else _SET_POWER
-        shares, measured = (
+        watts = evidence.posterior(
+            base.power_w,
             [split.shares for split in evidence.splits],
             [w.power_w or None for w in evidence.windows],
+            POWER if len(profiles) == ADVISED_JOBS else _SET_POWER,
+            limit_w,
         )
-        watts = evidence.posterior(base.power_w, shares, measured, errors, limit_w)
         return np.minimum(watts, OVER_LIMIT * limit_w)
 
 
@@ -303,9 +303,8 @@ def of_few(
 def _reached(profile: Profile, speed: float) -> float:
     """What a job could do at least: one that served all of its demand could do more."""
     serving = profile.serving
-    if serving is None or serving.offered_rate is None or speed < 1 - serving.tolerance:
-        return speed
-    return max(speed, _SPARE)
+    serves = serving and serving.offered_rate is not None and speed >= 1 - serving.tolerance
+    return max(speed, _SPARE) if serves else speed
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -370,9 +369,8 @@ class _Evidence:
         after = np.sqrt(
             np.maximum(before**2 - explained, 0.0) + errors.noise**2 * explained / before**2
         )
-        left = (after / before).tolist()
-        moved = map(_moved, *expected[:, :n].tolist(), moves.tolist(), after.tolist(), left)
-        return np.array([*moved]).T
+        changes = moves.tolist(), after.tolist(), (after / before).tolist()
+        return np.array([*map(_moved, *expected[:, :n].tolist(), *changes)]).T
 
 
 def _conditioned(among: Floats, towards: Floats, logs: Floats) -> tuple[Floats, Floats]:
@@ -463,8 +461,7 @@ def _changed(p: Predictions, power_w: Floats, speeds: Floats) -> Predictions:
 
 def _widths(power_w: Floats, speeds: Floats) -> list[float]:
     """Of each split, those of all its intervals together, of logarithms."""
-    every = np.concatenate([power_w[:, None], speeds], axis=1)
     return [
         math.hypot(*(math.log(high / low) for low, high in of_split))
-        for of_split in every[1:].T.tolist()
+        for of_split in np.concatenate([power_w[:, None], speeds], axis=1)[1:].T.tolist()
     ]

@@ -71,9 +71,8 @@ def possible_speeds(profile: Profile, speeds: Floats, most: float = 1.0) -> Floa
     A job that was faster beside others was slow alone (`advisor.validity.slow_alone`). The next
     window may show that again, but it is no extra work. Values, low and high ends, shape (3, n).
     """
-    if profile.serving:
-        return profile.serving.served(speeds)
-    return np.minimum(speeds, np.array([[1.0], [1.0], [most]]))
+    held = np.minimum(speeds, np.array([[1.0], [1.0], [most]]))
+    return profile.serving.served(speeds) if profile.serving else held
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,12 +99,10 @@ class Prediction:
         return self._result([part.speed.value for part in self.parts], self.power_w.value)
 
     @cached_property
-    def _worst(self) -> SplitResult:
-        return self._result([part.speed.low for part in self.parts], self.power_w.high)
-
-    @cached_property
-    def _best(self) -> SplitResult:
-        return self._result([part.speed.high for part in self.parts], self.power_w.low)
+    def _ends(self) -> tuple[SplitResult, SplitResult]:
+        """At their worst and best."""
+        low, high = ([getattr(p.speed, end) for p in self.parts] for end in ("low", "high"))
+        return self._result(low, self.power_w.high), self._result(high, self.power_w.low)
 
     @cached_property
     def energy_saved(self) -> Interval:
@@ -139,7 +136,7 @@ class Prediction:
 
         The bounds of speeds and power hold one by one, so these hold more often than they do.
         """
-        return Interval(value(self.result), value(self._worst), value(self._best))
+        return Interval(value(self.result), *map(value, self._ends))
 
     def _result(self, speeds: Sequence[float], power_w: float) -> SplitResult:
         parts = [
@@ -341,8 +338,11 @@ def safe_splits_of(
     profiles: Sequence[Profile], splits: Sequence[Split], checked: CheckedCounts | None
 ) -> tuple[Split | None, ...]:
     """For each split of jobs the nearest one that is safe; see `safe_splits`."""
-    safeties = [profile.safety(checked) for profile in profiles]
-    return safe_splits(splits, safeties, mirrored=are_mirrored(profiles))
+    return safe_splits(
+        splits,
+        [profile.safety(checked) for profile in profiles],
+        mirrored=are_mirrored(profiles),
+    )
 
 
 def predict_exclusive(profiles: Sequence[Profile]) -> Prediction:
@@ -350,16 +350,14 @@ def predict_exclusive(profiles: Sequence[Profile]) -> Prediction:
 
     Of several GPUs those that one job leaves run another meanwhile.
     """
-    gpus = max(profile.gpus for profile in profiles)
-    part = gpus / sum(profile.gpus for profile in profiles)
-    power_w = part * sum(p.whole_gpu_power_w for p in profiles)
+    part = max(profile.gpus for profile in profiles) / sum(profile.gpus for profile in profiles)
     return Prediction(
         split=without_limits("exclusive", len(profiles)),
         parts=tuple(
             replace(predicted_part(p, Interval.sure(part)), latency_p99_ms=ms and Interval.sure(ms))
             for p, ms in ((p, p.whole_gpu_p99_ms) for p in profiles)
         ),
-        power_w=Interval.sure(power_w),
+        power_w=Interval.sure(part * sum(p.whole_gpu_power_w for p in profiles)),
     )
 
 
@@ -371,12 +369,10 @@ has 3.1 %; the larger one stays, where intervals of one run are made of it."""
 
 # Standard deviation of that between steady jobs of one card, training among them
 # (docs/measurements/model.md; 2.7 % with single windows beside launches).
-_REFERENCE_SPREAD = 0.024
-
-# Standard deviation of the log power of a pair over what the model expects, cards taken off:
-# between pairs of a card 3.0 % on H200 and, where both jobs are new, 4.7 % on H100
-# (docs/measurements/model.md, 2026-11-23).
-_OBSERVATION_SPREAD = 0.04
+# That of the log power of a pair over what the model expects, cards taken off: between pairs of a
+# card 3.0 % on H200 and, where both jobs are new, 4.7 % on H100 (docs/measurements/model.md,
+# 2026-11-23).
+_REFERENCE_SPREAD, _OBSERVATION_SPREAD = 0.024, 0.04
 
 # Above this part of the power limit all cards draw the same.
 _BELOW_LIMIT = 0.95
@@ -396,57 +392,12 @@ a job had one window there before, 10 of 11 in ranges half as wide, at an error 
 Other jobs of the host told nothing there (0.36), so they do not count."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CardFactor:
-    """What a card draws, for each watt of what others of its model do.
-
-    Attributes:
-        log_factor: Natural logarithm of it.
-        log_stderr: Standard error of `log_factor`.
-        references: Jobs alone on the whole GPU that it was learned from.
-        observations: Pairs of jobs that it was learned from.
-    """
-
-    gpu_uuid: str
-    log_factor: float
-    log_stderr: float
-    references: int
-    observations: int
-
-    @property
-    def factor(self) -> Interval:
-        """With the bounds that hold it in 90 % of cards."""
-        off = NORMAL_90 * self.log_stderr
-        low, value, high = (math.exp(self.log_factor + by) for by in (-off, 0.0, off))
-        return Interval(value, low, high)
-
-    @property
-    def summary(self) -> CardPower:
-        """As command line, service and client tell it."""
-        return CardPower(
-            gpu_uuid=self.gpu_uuid,
-            power_factor=self.factor,
-            references=self.references,
-            observations=self.observations,
-        )
-
-    @property
-    def text(self) -> str:
-        """In words."""
-        percent, stderr = 100 * math.expm1(self.log_factor), 100 * self.log_stderr
-        word = "less" if percent < 0 else "more"
-        return (
-            f"this card ({self.gpu_uuid}) draws {abs(percent):.1f} ± {stderr:.1f} % {word} than "
-            "others of its model: power is corrected for it"
-        )
-
-
 def card_factor(
     gpu_uuid: str,
     references: Mapping[str, Mapping[str, float]],
     observations: Mapping[tuple[str, ...], Sequence[float]],
-) -> CardFactor | None:
-    """The factor of a card; None where nothing was seen of it.
+) -> CardPower | None:
+    """What a card draws; None where nothing was seen of it.
 
     Args:
         gpu_uuid: The card.
@@ -469,10 +420,10 @@ def card_factor(
         pairs = [statistics.median(logs) for logs in observations.values()]
         estimates.append((statistics.mean(pairs), _OBSERVATION_SPREAD**2 / len(pairs)))
     log_factor, log_stderr = shrunk(estimates, CARD_SPREAD)
-    return CardFactor(
+    off = NORMAL_90 * log_stderr
+    return CardPower(
         gpu_uuid=gpu_uuid,
-        log_factor=log_factor,
-        log_stderr=log_stderr,
+        power_factor=Interval(*(math.exp(log_factor + by) for by in (0.0, -off, off))),
         references=len(logs),
         observations=len(observations),
     )
@@ -533,23 +484,24 @@ def observation_ratio(
 ) -> float | None:
     """Log of a pair's observed power over a usual card's expected one; None: not comparable."""
     below = max(power_w, expected.power_w.value) < _BELOW_LIMIT * (limit_w or math.inf)
-    parts = zip(rates, expected.parts, strict=True)
     # Within 5 % of the rates, since those of a pair are predicted.
-    same = all(abs(rate / part.rate.value - 1) < 0.05 for rate, part in parts)
+    same = all(
+        abs(rate / part.rate.value - 1) < 0.05
+        for rate, part in zip(rates, expected.parts, strict=True)
+    )
     return math.log(power_w / expected.power_w.value) if below and same else None
 
 
-def _on_card(profile: Profile, factor: CardFactor) -> Profile:
+def _on_card(profile: Profile, card: CardPower) -> Profile:
     """The profile as the card would have measured it.
 
     Where the profile is at the power limit the card is, too: how far beyond it the job would go is
     not known. A profile that has points of the card already is as it is.
     """
-    if factor.gpu_uuid in profile.gpu_uuids:
+    if card.gpu_uuid in profile.gpu_uuids:
         return profile
-    limit_w = profile.power_limit_w or math.inf
-    power_w = profile.values["power_w"]
-    scaled: Floats = np.minimum(power_w * math.exp(factor.log_factor), limit_w)
+    limit_w, power_w = profile.power_limit_w or math.inf, profile.values["power_w"]
+    scaled = np.minimum(power_w * card.power_factor.value, limit_w)
     kept = np.where(power_w >= NEAR_LIMIT * limit_w, power_w, scaled)
     return replace(profile, values={**profile.values, "power_w": kept})
 
@@ -567,11 +519,9 @@ class CardPredictor:
         brought: The profiles as the card would have measured them.
     """
 
-    def __init__(
-        self, predictor: Predictor, profiles: Sequence[Profile], factor: CardFactor
-    ) -> None:
+    def __init__(self, predictor: Predictor, profiles: Sequence[Profile], card: CardPower) -> None:
         self._predictor = predictor
-        on_card = {profile: _on_card(profile, factor) for profile in profiles}
+        on_card = {profile: _on_card(profile, card) for profile in profiles}
         self.brought = tuple(on_card[profile] for profile in profiles)
         self._measured = dict(zip(self.brought, profiles, strict=True))
 
@@ -584,19 +534,12 @@ class CardPredictor:
 # Of the speed lost, for each 1 that is said, in 90 % of the points of the traces of Zeus.
 _SLOWDOWNS = 0.4, 2.1
 
-LEAST_LIMIT = 0.5
-"""Of the card's own limit: below it few of these traces have points, and some cards no setting."""
+LEAST_LIMIT, KEPT = 0.5, 0.95
+"""Of the card's own limit: below it few of these traces have points, and some cards no setting. And
+the least part of the speed that a limit may leave which is offered unasked."""
 
-KEPT = 0.95
-"""Least part of the speed that a limit may leave which is offered unasked."""
-
-STEP_W = 5.0
-
-# By which two limits differ that are the same.
-_SAME_W = 1.0
-
-# Least part of the energy that such a limit saves: less is within the error of the form.
-_LEAST_SAVING = 0.03
+# Between limits that are looked at, and by which two limits differ that are the same.
+STEP_W, _SAME_W = 5.0, 1.0
 
 
 @lru_cache(maxsize=1024)  # copies of a job have one profile
@@ -716,7 +659,7 @@ def lower_limit(
     saved = 1 - np.minimum(limits_w / power_w, 1.0) / left
     saved = np.where(left >= max(KEPT, *floors), saved, 0.0)
     best = int(saved.argmax())
-    if saved[best] < _LEAST_SAVING:
+    if saved[best] < 0.03:  # of the energy: less is within the error of the form
         return None
     part, lost = limits_w[best] / power_w, 1 - left[best]
     expected, low, high = (float(1 - lost * by) for by in (1.0, *reversed(_SLOWDOWNS)))

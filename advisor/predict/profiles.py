@@ -58,7 +58,6 @@ LEAST_TOLERANCE, MOST_TOLERANCE = 0.02, 0.1
 """Bounds of `Serving.tolerance`: two windows vary by 2 %; a loss above 10 % is contention, not
 noise."""
 
-
 P99_MEASURED = Interval(1.0, 0.64, 1.55)
 """p99 beside another job for each 1 ms that other windows of the same jobs at the same split had:
 5th, 50th and 95th percentile of 166 windows (docs/measurements/model.md)."""
@@ -148,11 +147,12 @@ def counted_kernels(points: Iterable[SoloPoint]) -> Kernels | None:
     whole = [point for point in points if point.share_percent == WHOLE]
     if all(point.kernels_per_unit is None for point in whole):
         return None
-    is_probed = any(point.kernels_per_unit_stderr is not None for point in whole)
     return Kernels(
         per_unit=_middle([point.kernels_per_unit for point in whole]),
         hold_s=_middle([point.kernel_hold_s for point in whole]),
-        source="probe" if is_probed else "counted",
+        source="probe"
+        if any(point.kernels_per_unit_stderr is not None for point in whole)
+        else "counted",
     )
 
 
@@ -175,10 +175,6 @@ COLUMNS = (
 """Columns of a solo point that a profile keeps; the first two are never missing."""
 
 NEEDED = COLUMNS[:2]
-
-# Of its share: where SMs are active for less, a server that falls short waits for something else.
-# Of the bundled ones two have 0.49 and 0.52, all others 0.80 to 0.90.
-_BUSY = 0.7
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -286,7 +282,9 @@ class Profile:
         if serving is None or serving.offered_rate is None:
             return 0.0
         most = (1 - serving.tolerance) * np.minimum(serving.offered_rate, rates[1:])
-        unsure = self.values["sm_active_percent"] < _BUSY * self.shares
+        # Where SMs are active for less of its share, a server that falls short waits for something
+        # else. Of the bundled ones two have 0.49 and 0.52, all others 0.80 to 0.90.
+        unsure = self.values["sm_active_percent"] < 0.7 * self.shares
         unsure |= self.doubt_at(self.shares)[0] > 0
         count = int(np.logical_and.accumulate((rates[:-1] < most) & ~unsure[:-1]).sum())
         part = self.whole_gpu_rate / WHOLE * self.shares[count - 1] / rates[count - 1]
@@ -402,10 +400,9 @@ def make_profiles(points: Iterable[SoloPoint]) -> dict[tuple[str, str], Profile]
         if best.get(WHOLE) and sum(map(bool, best.values())) > 1:
             # Wrong results make no profile, and still say where not to run.
             right, wrong = results_of_job(of_job)
-            newest_first = sorted(best[WHOLE], key=lambda p: p.started_at, reverse=True)
             reports = (
                 p.reported
-                for p in newest_first
+                for p in sorted(best[WHOLE], key=lambda p: p.started_at, reverse=True)
                 if p.results == "right" and p.job_hash and p.reported
             )
             profiles[key] = replace(
@@ -490,21 +487,25 @@ def with_rate(profile: Profile, rate: float) -> Profile:
             could = np.minimum(could, np.maximum(rates / rate, profile.shares / (WHOLE * needed)))
         rates = np.minimum(could * profile.whole_gpu_rate, rate)
         is_more = rate > (1 + serving.tolerance) * serving.offered_rate
-        tails = () if is_more else serving.latency_p99_ms
-        serving = replace(serving, offered_rate=rate, latency_p99_ms=tails)
+        serving = replace(
+            serving, offered_rate=rate, latency_p99_ms=() if is_more else serving.latency_p99_ms
+        )
     part = rates / profile.values["rate"]
     idle_w = np.fmax(profile.active_idle_power_w, profile.idle_power_w)
-    values = {
-        name: np.minimum(column * part, 100.0 if name in ACTIVITY else np.inf)
-        for name, column in profile.values.items()
-        if name != "sm_clock_mhz"
-    }
     power_w = idle_w + (profile.values["power_w"] - idle_w) * part
-    values |= {"rate": rates, "power_w": np.minimum(power_w, profile.power_limit_w or math.inf)}
     return replace(
         profile,
         job=f"{profile.job} at {rate:.4g}/s",
-        values={**profile.values, **values},
+        values={
+            **profile.values,
+            **{
+                name: np.minimum(column * part, 100.0 if name in ACTIVITY else np.inf)
+                for name, column in profile.values.items()
+                if name != "sm_clock_mhz"
+            },
+            "rate": rates,
+            "power_w": np.minimum(power_w, profile.power_limit_w or math.inf),
+        },
         serving=serving,
         busy=min(profile.busy * float(part[-1]), 1.0),
         measured=None,
@@ -523,11 +524,6 @@ def _undoubted(points: Iterable[SoloPoint]) -> list[SoloPoint]:
     return [point for point in right if DOUBTFUL.isdisjoint(point.flags)] or right
 
 
-# Relative standard error that a rate has at least: two profiles of a GPU-bound job on one card
-# differ by 0.1 to 0.2 % (docs/measurements, "Does a profile repeat?").
-_LEAST_ERROR = 0.002
-
-
 def non_decreasing_rates(rates: Sequence[float], stderrs: Sequence[float]) -> list[float]:
     """The rates without dips.
 
@@ -538,7 +534,9 @@ def non_decreasing_rates(rates: Sequence[float], stderrs: Sequence[float]) -> li
     pools: list[tuple[float, float, int]] = []  # mean of the logarithms, weight, how many
     for rate, stderr in zip(rates, stderrs, strict=True):
         relative = stderr / rate if stderr == stderr else 0.0  # NaN is not itself
-        pool = (math.log(rate), 1 / max(relative, _LEAST_ERROR) ** 2, 1)
+        # Two profiles of a GPU-bound job on one card differ by 0.1 to 0.2 % (docs/measurements,
+        # "Does a profile repeat?").
+        pool = (math.log(rate), 1 / max(relative, 0.002) ** 2, 1)
         while pools and pools[-1][0] > pool[0]:
             pool = _joined(pools.pop(), pool)
         pools.append(pool)
@@ -557,12 +555,10 @@ def _joined(
     return (first[0] * first[1] + other[0] * other[1]) / weight, weight, first[2] + other[2]
 
 
-IDLE = "idle_power_w"
-"""What a profile has of the GPU, and may lack like a column."""
-
-ACTIVE_IDLE_ABOVE = "active_idle_above_w"
-"""By how much active idle power is above idle power, for profiles that lack it; of a GPU model of
-which that is known, its name is behind it: `active_idle_above_of`."""
+IDLE, ACTIVE_IDLE_ABOVE = "idle_power_w", "active_idle_above_w"
+"""What a profile has of the GPU, and may lack like a column; and by how much active idle power is
+above it, for profiles that lack that: of a GPU model of which it is known, its name is behind it
+(`active_idle_above_of`)."""
 
 
 def active_idle_above_of(gpu_model: str) -> str:
@@ -601,14 +597,14 @@ def filled(profile: Profile, fill: Mapping[str, float]) -> Profile:
             why="nothing is known that could stand in for it",
             fix="measure it with counters that are available: advisor doctor",
         )
-    usual = {name: np.full_like(profile.shares, fill[name]) for name in profile.missing}
-    measured = {n: v for n, v in profile.values.items() if n not in usual}
     # Gaps between and beyond known values are filled from their neighbours.
     readings = {
-        n: np.interp(profile.shares, profile.shares[~np.isnan(v)], v[~np.isnan(v)])
-        for n, v in measured.items()
+        n: np.full_like(profile.shares, fill[n])
+        if n in profile.missing
+        else np.interp(profile.shares, profile.shares[~np.isnan(v)], v[~np.isnan(v)])
+        for n, v in profile.values.items()
     }
-    return replace(profile, values={n: (usual | readings)[n] for n in profile.values})
+    return replace(profile, values=readings)
 
 
 @functools.lru_cache(maxsize=1024)  # the same profile stays the same, so that its features do
@@ -684,15 +680,11 @@ CORNER = 8.0
 
 def crowded(sm: Floats, dram: Floats, corner: float | Floats = CORNER) -> Floats:
     """Part of its speed that each job keeps of what all want together; shape (ways,)."""
-    wanted = np.maximum(sm.sum(axis=0), dram.sum(axis=0))
-    return (1 + wanted**corner) ** (-1 / corner)
+    return (1 + np.maximum(sm.sum(axis=0), dram.sum(axis=0)) ** corner) ** (-1 / corner)
 
 
 FIXED, EXPONENT = 0.35, 0.25
 """Of the form that `advisor.predict.predictions` explains."""
-
-# Of the highest: the lowest that a bundled window at the limit had is 0.68.
-_LEAST_CLOCK = 0.5
 
 
 def speed_left(
@@ -701,14 +693,13 @@ def speed_left(
     """Part of the speed that a limit leaves work which draws `wanted_w` without it."""
     fixed_w = FIXED * profiled_limit_w
     over_w = np.maximum(wanted_w, limit_w) - fixed_w
-    left: Floats = (np.maximum(limit_w - fixed_w, 1.0) / np.maximum(over_w, 1.0)) ** EXPONENT
-    return left
+    return (np.maximum(limit_w - fixed_w, 1.0) / np.maximum(over_w, 1.0)) ** EXPONENT
 
 
 def without_limit_w(limit_w: float, power_w: Floats | float, clock: Floats | float) -> Floats:
     """What a job would draw without its limit, by its clock there, for each 1 of the highest."""
-    kept = np.clip(clock, _LEAST_CLOCK, 1.0)
-    wanted_w = limit_w * (FIXED + (1 - FIXED) / kept ** (1 / EXPONENT))
+    # The lowest clock that a bundled window at the limit had is 0.68 of the highest.
+    wanted_w = limit_w * (FIXED + (1 - FIXED) / np.clip(clock, 0.5, 1.0) ** (1 / EXPONENT))
     return np.where((power_w >= NEAR_LIMIT * limit_w) & (clock < 1), wanted_w, power_w)
 
 
@@ -793,8 +784,10 @@ def side(profile: Profile, shares: Sequence[float] | Floats) -> Side:
 
 def power_limit_w(sides: Sequence[Side]) -> float:
     """The lowest of the known limits; without one, no limit."""
-    limits = [s.profile.power_limit_w for s in sides if s.profile.power_limit_w is not None]
-    return min(limits, default=float("inf"))
+    return min(
+        (s.profile.power_limit_w for s in sides if s.profile.power_limit_w is not None),
+        default=math.inf,
+    )
 
 
 def full_power_w(sides: Sequence[Side]) -> float:
@@ -927,14 +920,13 @@ def power_features(sides: Sequence[Side]) -> dict[str, Floats]:
 @functools.cache
 def feature_names_of(features: Callable[[Sequence[Side]], Mapping[str, Floats]]) -> tuple[str, ...]:
     """Names of the features that a function makes, in the order of the columns."""
-    unit = np.ones(2)
     profile = Profile(
         job="",
         gpu_model="",
         rate_unit="",
         idle_power_w=0.0,
         shares=np.array([WHOLE / 2, WHOLE]),
-        values=dict.fromkeys(COLUMNS, unit),
+        values=dict.fromkeys(COLUMNS, np.ones(2)),
     )
     any_side = side(profile, profile.shares)
     return tuple(features((any_side, any_side)))

@@ -10,7 +10,6 @@ are for jobs that they were not fitted to. Arrays have the shape (jobs, ways).
 """
 
 import functools
-import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, fields, replace
@@ -162,11 +161,9 @@ class Tails:
         Of jobs that compute in bursts the longest burst counts, not their sum.
         """
         burst = _most_beside(jobs.in_bursts * (1 - jobs.sm)) / (1 + jobs.p99_ms / self.burst_ms)
-        wanted = jobs.sm.sum(axis=0) + burst
-        together = 1 + self.crowd**2 * (wanted**2 - jobs.sm**2)
+        together = 1 + self.crowd**2 * ((jobs.sm.sum(axis=0) + burst) ** 2 - jobs.sm**2)
         # For each of its kernels one of every other, or as many as that makes meanwhile.
-        others = 1 - np.eye(len(jobs.sm))[:, :, None]
-        hold_s, made = others * jobs.hold_s, jobs.made[None]
+        hold_s, made = (1 - np.eye(len(jobs.sm))[:, :, None]) * jobs.hold_s, jobs.made[None]
         between_s = self.kernel_s + hold_s.sum(axis=1)
         for _ in range(3):
             in_step = made * between_s[:, None] >= 1
@@ -295,16 +292,26 @@ OF_SET: Mapping[SetClass, SetClass] = MappingProxyType(
 """By which errors of sets and of p99s differ: not by limits, nor by how many fill the GPU."""
 
 
-def _under_mps(*is_so: bool) -> int:
-    """Place of the class of a job: whether it fills, several do, kernels are guessed, limited."""
-    fills_it, several, guessed, limited = is_so
-    further = ", guessed" * guessed + ", one limit" * limited
-    finer = ("fills beside another" if fills_it else "beside several that fill") + further
-    name = ("fills" if fills_it else "beside one that fills") + further
-    return CLASSES.index(finer if several and finer in CLASSES else name)
-
-
-_PLACES = np.array([*itertools.starmap(_under_mps, itertools.product((False, True), repeat=4))])
+# By whether the job fills, several do, kernels are guessed, and one has a limit.
+_UNDER_MPS: tuple[SetClass, ...] = (
+    "beside one that fills",
+    "beside one that fills, one limit",
+    "beside one that fills, guessed",
+    "beside one that fills, guessed, one limit",
+    "beside one that fills",
+    "beside one that fills, one limit",
+    "beside several that fill, guessed",
+    "beside one that fills, guessed, one limit",
+    "fills",
+    "fills, one limit",
+    "fills, guessed",
+    "fills, guessed, one limit",
+    "fills beside another",
+    "fills, one limit",
+    "fills beside another, guessed",
+    "fills, guessed, one limit",
+)
+_PLACES = np.array([*map(CLASSES.index, _UNDER_MPS)])
 
 SLICED = CLASSES.index("time-sliced")
 
@@ -456,8 +463,8 @@ def why_not_below_normal(profiles: Sequence[Profile], split: Split) -> str:
 
 def _below_normal(profiles: Sequence[Profile], split: Split) -> list[bool]:
     """Which jobs run below normal priority, to the gain of the others."""
-    is_gain = split.below_normal and not why_not_below_normal(profiles, split)
-    return [bool(is_gain) and low for _, low in split.seats]
+    is_gain = bool(split.below_normal) and not why_not_below_normal(profiles, split)
+    return [is_gain and low for _, low in split.seats]
 
 
 @dataclass(frozen=True, slots=True)
@@ -542,8 +549,7 @@ class SetPredictor:
             np.where(is_sliced, alone.later(), TAILS.longer(alone)),
             _limit_w(profiles),
         )
-        is_low = below.any(axis=0)
-        could = np.where(is_low, could, alone.at_limit(could, limit_w))
+        could = np.where(below.any(axis=0), could, alone.at_limit(could, limit_w))
         kept = alone.kept(np.minimum(could, alone.rate))
         watts = power_w(
             kept, alone.power_w, alone.idle_w, limit_w, alone.saved(), is_sliced=is_sliced
@@ -666,8 +672,7 @@ def _later_of_two(this: tuple[Floats, Floats], other: tuple[Floats, Floats]) -> 
     ahead = (first - second) / np.maximum(spread, 1e-12)
     is_first = np.array([NormalDist().cdf(a) for a in ahead.tolist()])
     both = first * is_first + second * (1 - is_first)
-    later: Floats = both + spread * np.exp(-(ahead**2) / 2) / math.sqrt(2 * math.pi)
-    return later
+    return both + spread * np.exp(-(ahead**2) / 2) / math.sqrt(2 * math.pi)
 
 
 def is_by_physics(split: Split) -> bool:
@@ -676,9 +681,9 @@ def is_by_physics(split: Split) -> bool:
     The model is off by less for two jobs at limits that add up to the GPU, at normal priority
     (docs/measurements/sets.md).
     """
-    of_model = len(split.shares) == ADVISED_JOBS and split.is_limited and not split.below_normal
-    of_model &= not split.gpus
-    return not of_model or not _are_apart(split.shares)
+    is_pair = len(split.shares) == ADVISED_JOBS and split.is_limited
+    is_usual = not split.below_normal and not split.gpus
+    return not (is_pair and is_usual and _are_apart(split.shares))
 
 
 def _are_apart(shares: Iterable[Any]) -> Any:
@@ -761,10 +766,9 @@ class JobsAlone:
         """
         is_it = np.arange(len(self.share))[:, None] == row
         part, busy = np.where(is_it, part, 1.0), np.where(is_it, np.minimum(busy, 1.0), 1.0)
-        over_w = np.maximum(0.0, self.power_w - self.idle_w)
         return replace(
             self,
-            power_w=self.power_w - (1 - part) * over_w,
+            power_w=self.power_w - (1 - part) * np.maximum(0.0, self.power_w - self.idle_w),
             wanted_w=self.wanted_w - (1 - part) * np.maximum(0.0, self.wanted_w - self.idle_w),
             **{name: getattr(self, name) * part for name in ("rate", "reach")},
             **{name: getattr(self, name) * busy for name in ("sm", "dram", "made")},
@@ -868,8 +872,7 @@ class JobsAlone:
         A request gets one of so many turns, and waits `turn_ms` for that of each other job first.
         """
         count = np.count_nonzero(self.share, axis=0)
-        longer: Floats = count + (count - 1) * turn_ms / np.maximum(self.p99_ms, 1e-9)
-        return longer
+        return count + (count - 1) * turn_ms / np.maximum(self.p99_ms, 1e-9)
 
     def saved(self, fuller: float | Floats = FULLER) -> Floats:
         """Part of its power over active idle that each saves beside others, as `FULLER`."""
@@ -879,8 +882,7 @@ class JobsAlone:
     def speed_ends(self, classes: npt.NDArray[np.intp]) -> Floats:
         """Ends of ranges of jobs of these classes beside each other; shape (2, jobs, ways)."""
         is_served = (self.served > 0)[..., None]
-        ends: Floats = np.where(is_served, _SERVER_ENDS[classes], _SPEED_ENDS[classes])
-        return np.moveaxis(ends, -1, 0)
+        return np.moveaxis(np.where(is_served, _SERVER_ENDS[classes], _SPEED_ENDS[classes]), -1, 0)
 
     def kept(self, speeds: Floats) -> Floats:
         """Part of its speed alone at its share that each keeps."""
@@ -918,14 +920,6 @@ def _alone(profile: Profile, shares: tuple[float, ...]) -> Floats:
         waits |= bool(active[-1] < _WAITING)
     if math.isnan(cores):
         cores = _UNREAD_CORES[is_filling or in_bursts] * (active[-1] if in_bursts else 1.0)
-    kernels = ROUND_ROBIN.kernels(
-        profile.kernels,
-        rates[:-1],
-        active[:-1],
-        (float(rates[-1]), float(active[-1]), cores),
-        serves=serves,
-        waits=waits,
-    )
     return np.array(
         [
             shares,
@@ -941,7 +935,14 @@ def _alone(profile: Profile, shares: tuple[float, ...]) -> Floats:
             in_bursts * unit,
             [math.inf if ms is None else ms for ms in alone_ms],
             profile.busy * unit,
-            *kernels,
+            *ROUND_ROBIN.kernels(
+                profile.kernels,
+                rates[:-1],
+                active[:-1],
+                (float(rates[-1]), float(active[-1]), cores),
+                serves=serves,
+                waits=waits,
+            ),
             (profile.kernels is None) * unit,
             (1.0 if "GeForce" in profile.gpu_model else SLICING_KEPT) * unit,
             without_limit_w(limit_w, powers_w[:-1], clocks[:-1] / most_mhz),

@@ -52,12 +52,10 @@ class Granted:
 
     Attributes:
         units: SMs or CUs that a process under the share sees; None where the driver hides it.
-        mps: The process runs under an MPS server.
         memory_mib: Memory that it can take at most; None: all that there is.
     """
 
     units: int | None
-    mps: bool
     memory_mib: int | None = None
 
 
@@ -92,8 +90,10 @@ def check_environments(
     """
     now = pids()
     wrong = lacking(now, wanted)  # waits for those in the middle of exec, which show no variables
-    foreign = frozenset(LIMIT_VARIABLES) - wanted.keys()
-    if names := sorted({name for pid in now for name in foreign & environment_of(pid).keys()}):
+    if names := sorted(
+        {name for pid in now for name in environment_of(pid)}
+        & frozenset(LIMIT_VARIABLES) - wanted.keys()
+    ):
         raise LimitNotProvenError(
             f"processes of the job carry {', '.join(names)}, which can lift its share of {share} %",
             why="the job's file or a script inside the job sets what only advisor may set",
@@ -111,13 +111,42 @@ def check_environments(
         )
 
 
-class Server(Protocol):
-    """The process outside of jobs that limits them; none by default."""
+class Backend(Protocol):
+    """Limits jobs on one GPU.
+
+    Attributes:
+        gpu: The GPU that is shared.
+        mode: One of mps, cu_mask and uncapped; points carry it.
+    """
 
     __slots__ = ()
 
+    gpu: Gpu
+    mode: str
+
+    @property
+    def max_clients(self) -> int:
+        """Most processes that may hold a context at the same time, beside those that do."""
+        return 1000
+
     def environment(self, share: Share) -> dict[str, str]:
         """Variables that put a process under `share`."""
+        ...
+
+    def prove(self, share: Share, environment: Mapping[str, str]) -> Granted:
+        """Read the limit back from inside `environment`.
+
+        Raises:
+            LimitNotProvenError: the limit is not in force; nothing may be started.
+        """
+        ...
+
+    def sight(self) -> Sight | None:
+        """The processes on the GPU now; None if unknown.
+
+        Raises:
+            PartitionError: what enforces the limits does not answer.
+        """
         ...
 
     def check_variables(self, share: Share, pids: Callable[[], Collection[int]]) -> None:
@@ -171,41 +200,6 @@ class Server(Protocol):
 
     def close(self) -> None:
         """Stop what was started for this back-end."""
-
-
-class Backend(Server, Protocol):
-    """Limits jobs on one GPU."""
-
-    @property
-    def mode(self) -> str:
-        """One of mps, cu_mask and uncapped; points carry it."""
-        ...
-
-    @property
-    def max_clients(self) -> int:
-        """Most processes that may hold a context at the same time, beside those that do."""
-        ...
-
-    @property
-    def gpu(self) -> Gpu:
-        """The GPU that is shared."""
-        ...
-
-    def prove(self, share: Share, environment: Mapping[str, str]) -> Granted:
-        """Read the limit back from inside `environment`.
-
-        Raises:
-            LimitNotProvenError: the limit is not in force; nothing may be started.
-        """
-        ...
-
-    def sight(self) -> Sight | None:
-        """The processes on the GPU now; None if unknown.
-
-        Raises:
-            PartitionError: what enforces the limits does not answer.
-        """
-        ...
 
 
 _TIMEOUT_S = 60
@@ -284,7 +278,7 @@ def check_granted(gpu: Gpu, share: Share, visible: VisibleGpu | None, pipe_dir: 
             why=f"the driver has not taken {MEMORY_LIMIT}, which CUDA 11.5 and newer know",
             fix="launch without it: --no-memory-limit",
         )
-    return Granted(visible.units, mps=True, memory_mib=most_mib)
+    return Granted(visible.units, memory_mib=most_mib)
 
 
 def look_hip(environment: Mapping[str, str]) -> int:
@@ -354,12 +348,11 @@ def _probe(kind: str, environment: Mapping[str, str], user: int | None = None) -
 
 
 @dataclass(frozen=True, slots=True)
-class CuMaskBackend(Server):
+class CuMaskBackend(Backend):
     """CUs of one AMD GPU from one end, evenly over its XCDs."""
 
     gpu: Gpu
     mode: str = "cu_mask"
-    max_clients: int = 1000
 
     def environment(self, share: Share) -> dict[str, str]:
         """Variables that hold a process to its CUs: both masks, so that one can be read back."""
@@ -379,7 +372,7 @@ class CuMaskBackend(Server):
                 why="the runtime ignores a mask that it cannot read, without a message",
                 fix="check ROC_GLOBAL_CU_MASK and the ROCm version",
             )
-        return Granted(units, mps=False)
+        return Granted(units)
 
     def check_clients(self, share: Share, pids: Callable[[], Collection[int]]) -> None:
         """Check that every process of the job carries the masks, and that none skips them."""
@@ -400,19 +393,24 @@ class CuMaskBackend(Server):
 
 
 @dataclass(frozen=True, slots=True)
-class UncappedBackend(Server):
+class UncappedBackend(Backend):
     """The GPU as it is; the only share is 100 %.
 
     Attributes:
-        max_clients: Starting contexts are time-sliced: of eight all were ready after 16 to
-            129 s, of 18 not all after 170 s (docs/measurements/sets.md).
         computing: Lists the processes with a context on the GPU.
     """
 
     gpu: Gpu
     mode: str = "uncapped"
-    max_clients: int = 8
     computing: ComputingPids = tuple
+
+    @property
+    def max_clients(self) -> int:
+        """Starting contexts are time-sliced: of eight all were ready after 16 to 129 s.
+
+        Of 18 not all after 170 s (docs/measurements/sets.md).
+        """
+        return 8
 
     def environment(self, share: Share) -> dict[str, str]:
         """Variables that keep a process away from any MPS daemon."""
@@ -437,7 +435,7 @@ class UncappedBackend(Server):
                     f"a process that should have all of {gpu.uuid} saw {visible}",
                     fix="stop the MPS daemon of this GPU",
                 )
-        return Granted(visible_gpus[self.gpu.uuid].units, mps=False)
+        return Granted(visible_gpus[self.gpu.uuid].units)
 
     def sight(self) -> Sight:
         """The processes that compute."""
@@ -543,12 +541,8 @@ class Control:
         Raises:
             PartitionError: the program is missing or refused to start.
         """
-        variables = {
-            **self.variables(),
-            "CUDA_MPS_LOG_DIRECTORY": str(log_dir),
-            "CUDA_VISIBLE_DEVICES": gpus,
-        }
-        reply = run([BINARY, "-d"], variables)
+        serving = {"CUDA_MPS_LOG_DIRECTORY": str(log_dir), "CUDA_VISIBLE_DEVICES": gpus}
+        reply = run([BINARY, "-d"], {**self.variables(), **serving})
         if reply and "already running" not in reply:
             raise PartitionError(
                 f"the MPS daemon did not start: {reply}",
@@ -557,9 +551,12 @@ class Control:
 
     def variables(self) -> dict[str, str]:
         """Of the control program."""
-        # A driver of release 615 or newer also has protocol 3, whose commands differ.
-        ours = {"CUDA_MPS_PROTOCOL_VERSION": "2", "CUDA_MPS_PIPE_DIRECTORY": str(self.pipe_dir)}
-        return {**self.environment, **ours}
+        return {
+            **self.environment,
+            # A driver of release 615 or newer also has protocol 3, whose commands differ.
+            "CUDA_MPS_PROTOCOL_VERSION": "2",
+            PIPE_DIRECTORY: str(self.pipe_dir),
+        }
 
 
 def binary_version(environment: Mapping[str, str]) -> str:
@@ -611,7 +608,6 @@ def run(
     Raises:
         PartitionError: it is not there, or hangs.
     """
-    command = text or " ".join(arguments[1:])
     beat()
     with (
         PartitionError.instead_of(
@@ -622,7 +618,7 @@ def run(
         ),
         PartitionError.instead_of(
             subprocess.TimeoutExpired,
-            f"the MPS daemon did not answer '{command}' within {_REPLY_S} s",
+            f"the MPS daemon did not answer '{text or arguments[-1]}' within {_REPLY_S} s",
             why="it hangs, often after a client was killed with work under way",
             fix=f"stop it with: pkill -9 -f {BINARY}; then try again",
         ),
@@ -650,7 +646,7 @@ _CLIENT_S, _POLL_S = 10, 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class MpsBackend(Server):
+class MpsBackend(Backend):
     """MPS on one GPU, or on those that a job of several holds.
 
     Attributes:
@@ -697,8 +693,9 @@ class MpsBackend(Server):
 
     def given_percent(self) -> float | None:
         """The percentage of our own server; None before it runs, or where it is not ours."""
-        servers = self.control.servers() if self.owned else []
-        return max(map(self.control.percentage, servers), default=None)
+        return max(
+            map(self.control.percentage, self.control.servers() if self.owned else []), default=None
+        )
 
     def holds(self, percent: float) -> bool:
         """Our own server holds the largest share of those that it was set to."""
@@ -707,7 +704,6 @@ class MpsBackend(Server):
 
     def prove(self, share: Share, environment: Mapping[str, str]) -> Granted:
         """Read MPS and the SM count back from inside `environment`."""
-        self.check_alive()
         # Wait until no server is in a fault; it recovers when all its clients have ended.
         if not wait_until(lambda: not self._faulty(), _CLIENT_S):
             raise PartitionError(
@@ -716,9 +712,9 @@ class MpsBackend(Server):
                 fix="end all clients of this GPU; the server then recovers",
             )
         visible_gpus = {gpu.uuid: gpu for gpu in look(environment)}
-        pipe_dir = self.control.pipe_dir
         granted = [
-            check_granted(g, share, visible_gpus.get(g.uuid), pipe_dir) for g in share.of(self.gpu)
+            check_granted(gpu, share, visible_gpus.get(gpu.uuid), self.control.pipe_dir)
+            for gpu in share.of(self.gpu)
         ]
         return granted[0]
 
@@ -727,8 +723,10 @@ class MpsBackend(Server):
         # In this order: a client that has just ended computes no more.
         computing = frozenset(self.computing())
         servers = self.control.servers()
-        clients = frozenset(pid for server in servers for pid in self.control.clients(server))
-        return Sight(computing - frozenset(servers), clients)
+        return Sight(
+            computing - frozenset(servers),
+            frozenset(pid for server in servers for pid in self.control.clients(server)),
+        )
 
     def check_clients(self, share: Share, pids: Callable[[], Collection[int]]) -> None:
         """Check every process's variables, and that those that compute are clients."""
@@ -920,5 +918,9 @@ def named_in_faults(log: str) -> frozenset[int]:
 
     Such a line may also name a victim of the fault: only a job that is named alone caused it.
     """
-    lines = (line for line in log.splitlines() if _FAULT_LINE.search(line))
-    return frozenset(int(match[1]) for line in lines for match in _CLIENT.finditer(line))
+    return frozenset(
+        int(client[1])
+        for line in log.splitlines()
+        if _FAULT_LINE.search(line)
+        for client in _CLIENT.finditer(line)
+    )

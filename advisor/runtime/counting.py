@@ -95,11 +95,10 @@ class Tally:
     def __init__(self) -> None:
         self.total = 0.0
         self._sum = 0.0
-        self._run: _Run | None = None
+        self._run = self._other = None
         self._low: list[float] = []
         self._before: tuple[float, float] | None = None
         self._second, self._sure_at = -math.inf, 0
-        self._other: _Run | None = None
         self._former: dict[float | None, tuple[_Run, float]] = {}
         self._besides = set[float | None]()
 
@@ -309,11 +308,11 @@ def open_counter(
             return CounterFile(counter_path)
 
 
+# Most that is read at a look; what is left is read at the next ones.
 LOOK_BYTES = 1024 * 1024
-"""Most that is read at a look; what is left is read at the next ones."""
 
+# Most that is read of a line; of a longer one its end.
 LINE_BYTES = 64 * 1024
-"""Most that is read of a line; of a longer one its end."""
 
 _ESCAPES = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])")
 _SCALES = {"k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
@@ -494,8 +493,9 @@ class ReportedOutput:
         for match in self._matches.read():
             value, reported = number_of(match.group(match.re.groups)), self._reported
             first = (*reported.first, (reported.count + 1, value))[:FIRST_VALUES]
-            wrong = reported.not_finite + (not math.isfinite(value))
-            self._reported = Reported(first, reported.count + 1, wrong, value)
+            self._reported = Reported(
+                first, reported.count + 1, reported.not_finite + (not math.isfinite(value)), value
+            )
         return self._reported
 
 
@@ -505,8 +505,12 @@ def parse_reported(data: bytes) -> Reported:
         return Reported()
     count, not_finite, _, last = struct.unpack_from("<qqqd", data, VALUES_AT)
     kept = range(min(max(count, 0), FIRST_VALUES))
-    first = tuple(struct.unpack_from("<qd", data, FIRST_AT + 16 * n) for n in kept)
-    return Reported(first, count, not_finite, last if count else None)
+    return Reported(
+        tuple(struct.unpack_from("<qd", data, FIRST_AT + 16 * n) for n in kept),
+        count,
+        not_finite,
+        last if count else None,
+    )
 
 
 def read_latencies(progress_path: Path) -> tuple[int, ...]:

@@ -45,14 +45,10 @@ from advisor.runtime.processes import (
 )
 from advisor.settings import RUNTIME_DIR, output_bytes, python
 
+# What the kernel must be asked for before a control group can be bounded.
 CONTROLLERS = ("memory", "pids")
-"""What the kernel must be asked for before a control group can be bounded."""
 
 _MIB = 1024 * 1024
-
-# Libraries start a thread for each core in each process: a loader of 32 processes on 128 cores
-# has 4,096. A fork bomb makes more in a second.
-_LEAST_TASKS, _TASKS_PER_CORE = 4096, 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,14 +66,17 @@ class ResourceBounds:
 
 def bounds_of(job: Job) -> ResourceBounds:
     """What the job file says, else what no sound job of this host reaches."""
-    host_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     # A job that took more of the host's memory would take the host down; the page cache counts too,
     # but is given back before the bound is met.
-    most_mib = max(1, int(0.95 * host_bytes) // _MIB)
-    wanted = max(_LEAST_TASKS, _TASKS_PER_CORE * (os.cpu_count() or 1))
+    host_mib = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / _MIB
+    # Libraries start a thread for each core in each process: a loader of 32 processes on 128 cores
+    # has 4,096. A fork bomb makes more in a second.
+    wanted = max(4096, 64 * (os.cpu_count() or 1))
     # Two jobs leave half of the host's process numbers to others.
-    most_tasks = min(wanted, int(foreign_text("/proc/sys/kernel/pid_max")) // 4)
-    return ResourceBounds(job.max_tasks or most_tasks, job.host_memory_mib or most_mib)
+    return ResourceBounds(
+        job.max_tasks or min(wanted, int(foreign_text("/proc/sys/kernel/pid_max")) // 4),
+        job.host_memory_mib or max(1, int(0.95 * host_mib)),
+    )
 
 
 def set_bounds(group: Path, bounds: ResourceBounds) -> None:
@@ -135,8 +134,10 @@ def make_cgroup(prefix: str, bounds: ResourceBounds) -> Path | None:
     # groups, which has no type, may have both.
     if not ((place / "cgroup.type").exists() and _members(place)):
         there = foreign_text(place / "cgroup.controllers").split()
-        wanted = " ".join(f"+{name}" for name in CONTROLLERS if name in there)
-        _write(place / "cgroup.subtree_control", wanted)
+        _write(
+            place / "cgroup.subtree_control",
+            " ".join(f"+{name}" for name in CONTROLLERS if name in there),
+        )
     path = place / f"{prefix}{secrets.token_hex(4)}"
     try:
         path.mkdir()
@@ -209,8 +210,7 @@ class JobProcess:
         bounds: ResourceBounds,
     ) -> None:
         self._mark, self._cgroup, self._bounds = mark, make_cgroup(group, bounds), bounds
-        self._met_bound: str | None = None
-        self._status: int | None = None
+        self._met_bound = self._status = None
         self._said: dict[str, str] = {}
         self._line = b""
         # The main thread looks at a job while another thread ends it.
@@ -272,8 +272,13 @@ class JobProcess:
             return []
         if not self._is_lost:
             return descendants(self._shim.pid)
-        inside = _members(self._cgroup) if self._cgroup else []
-        return sorted({*inside, *marked_pids(self._mark), *_orphans()})
+        return sorted(
+            {
+                *(_members(self._cgroup) if self._cgroup else ()),
+                *marked_pids(self._mark),
+                *_orphans(),
+            }
+        )
 
     def roots(self) -> list[int]:
         """Roots: every process of the job is one of these or a descendant."""
@@ -347,17 +352,14 @@ class JobProcess:
                     data = os.read(self._replies, 4096)
                 except BlockingIOError:
                     return
-                self._take(data)
-
-    def _take(self, data: bytes) -> None:
-        if not data:
-            self._is_over, self._is_lost = "empty" in self._said, "empty" not in self._said
-        *lines, self._line = (self._line + data).split(b"\n")
-        for line in lines:
-            key, _, value = line.decode(errors="replace").partition(" ")
-            self._said[key] = value
-        if "ended" in self._said:
-            self._status = int(self._said["ended"])
+                if not data:
+                    self._is_over, self._is_lost = "empty" in self._said, "empty" not in self._said
+                *lines, self._line = (self._line + data).split(b"\n")
+                for line in lines:
+                    key, _, value = line.decode(errors="replace").partition(" ")
+                    self._said[key] = value
+                if "ended" in self._said:
+                    self._status = int(self._said["ended"])
 
     def _order(self, letter: bytes) -> None:
         self._listen()

@@ -61,9 +61,8 @@ def heard_by(listener: Callable[[], object]) -> Generator[None]:
 
 def beating(call: Callable[[], T]) -> T:
     """What a call returns that waits by itself, as for a program or a database; beats meanwhile."""
-    if not _listeners or current_thread() is not main_thread():
-        return call()
-    return awaited(in_thread(call))
+    is_heard = _listeners and current_thread() is main_thread()
+    return awaited(in_thread(call)) if is_heard else call()
 
 
 def awaited(answer: Future[T]) -> T:
@@ -169,11 +168,13 @@ def is_frozen(pid: int) -> bool:
 
 def control_group(pid: int | str, controller: str = "") -> Path | None:
     """The control group of a process: of version 2, or that of a controller of version 1."""
-    mounts = [line.split() for line in foreign_text("/proc/self/mounts").splitlines()]
-    groups = [line.split(":", 2) for line in foreign_text(f"/proc/{pid}/cgroup").splitlines()]
-    kind = f"cgroup{'' if controller else 2}"
+    mounts = (line.split() for line in foreign_text("/proc/self/mounts").splitlines())
+    groups = (line.split(":", 2) for line in foreign_text(f"/proc/{pid}/cgroup").splitlines())
     roots = [
-        m[1] for m in mounts if m[2] == kind and (not controller or controller in m[3].split(","))
+        folder
+        for _, folder, kind, options, *_ in mounts
+        if kind == ("cgroup" if controller else "cgroup2")
+        and (not controller or controller in options.split(","))
     ]
     names = [name for _, of, name in groups if controller in of.split(",")]
     return Path(roots[0] + names[0]) if roots and names else None
@@ -212,9 +213,8 @@ def carries(pid: int, mark: Mapping[str, str]) -> bool:
 
 def cpu_s(pids: Iterable[int]) -> float:
     """CPU time that the processes and their ended children used so far, user and system, s."""
-    stats = (_stat(pid) for pid in pids)
     # utime, stime, cutime, cstime (man 5 proc).
-    return sum(sum(map(int, s[11:15])) for s in stats if len(s) > 14) / _TICKS_PER_S
+    return sum(int(ticks) for pid in pids for ticks in _stat(pid)[11:15]) / _TICKS_PER_S
 
 
 def cpu_steal_s() -> float:
@@ -356,9 +356,6 @@ def _union(groups: Sequence[frozenset[int]]) -> frozenset[int]:
     return frozenset[int]().union(*groups)
 
 
-# Libraries whose version is one number, and how the metadata of their wheels begins.
-_NUMBERED = {"cublas": "nvidia_cublas*", "cudnn": "nvidia_cudnn*"}
-
 _MAPPED = re.compile(r"/lib(cublas|cudnn|torch)\.so[^/]*$")
 _TRIPLE = re.compile(r"(\d+)\.(\d+)\.(\d+)")
 _TORCH = re.compile(r"^__version__ = '([^'\s]+)'$", re.MULTILINE)
@@ -395,8 +392,9 @@ def memory_bound_of(pids: Collection[int]) -> str | None:
             for w in HOLDERS[name]
         ):
             if setting.startswith("-"):
-                given = re.findall(rf"\0{setting}[=\0]([^\0]+)", words)
-                bounds[setting] = " ".join((setting, *given[-1:]))
+                bounds[setting] = " ".join(
+                    (setting, *re.findall(rf"\0{setting}[=\0]([^\0]+)", words)[-1:])
+                )
             elif value := environment_of(pid).get(setting):
                 bounds[setting] = f"{setting}={value}"
     return " ".join(sorted(bounds.values())) or None
@@ -409,7 +407,8 @@ def _version(name: str, file: Path) -> str | None:
     # The folder that wheels were installed into; of a file that is of none, its own.
     names = ("site-packages", "dist-packages")
     packages = next((folder for folder in file.parents if folder.name in names), file.parent)
-    wheels = (p.name for p in packages.glob(f"{_NUMBERED[name]}.dist-info"))
+    # The metadata of wheels begins so.
+    wheels = (wheel.name for wheel in packages.glob(f"nvidia_{name}*.dist-info"))
     for text in (file.name, *sorted(wheels)):
         if numbers := _TRIPLE.search(text):
             major, minor, patch = map(int, numbers.groups())

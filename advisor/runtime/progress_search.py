@@ -64,6 +64,9 @@ _ITEMS = re.compile(
     r"(?:samples?|images?|imgs|examples?|frames?|tokens?|timesteps?|requests?|episodes?|games?"
     r"|rounds?|records|rows)$"
 )
+_PLURALS = {
+    "iter": "iterations", "it": "steps", "img": "images", "batch": "batches", "batche": "batches"
+}  # fmt: skip
 # Parts of names of numbers that count no work, or no work that goes on steadily.
 _NO_COUNTS = re.compile(
     r"(?:time|times|sec|secs|second|seconds|ms|min|minutes|hours|elapsed|eta|remaining|wall"
@@ -168,23 +171,18 @@ class _Candidate:
         self.busy_moves += busy
 
     @property
-    def interval_s(self) -> float:
-        """Typical time between two of its numbers."""
-        return median(self.gaps) if self.gaps else 0.0
-
-    @property
     def counts(self) -> bool:
         """Whether its numbers rise as those of a count do: but for starting again at the start."""
         rising = self.moves - self.restarts - self.wrong
-        strict = self.place.rank >= 3 and self.place.unit != "epochs"
-        if strict and (self.restarts or self.wrong or self.moves < _ENOUGH_MOVES - 1):
-            return False
+        if self.place.rank >= 3 and self.place.unit != "epochs":
+            return rising == self.moves >= _ENOUGH_MOVES - 1
         # A first number may be written twice or out of order by ranks that are not in step.
         return rising > 0 and self.wrong <= self.moves // 10 and self.restarts <= rising
 
     def is_moving(self, now_s: float, patience_s: float = 1.0) -> bool:
         """Whether it counts at this moment, or did not long ago."""
-        return now_s - self.moved_s <= max(_INTERVALS * self.interval_s, patience_s)
+        interval_s = median(self.gaps) if self.gaps else 0.0
+        return now_s - self.moved_s <= max(_INTERVALS * interval_s, patience_s)
 
 
 class LogNumbers:
@@ -219,8 +217,9 @@ class LogNumbers:
     def _note(self, place: _Place, number: float, at_s: float, line: str, *, busy: bool) -> None:
         if place.pattern not in self._candidates and len(self._candidates) >= 3000:
             return
-        candidate = self._candidates.setdefault(place.pattern, _Candidate(place))
-        candidate.add(number, at_s, line.strip(), busy=busy)
+        self._candidates.setdefault(place.pattern, _Candidate(place)).add(
+            number, at_s, line.strip(), busy=busy
+        )
 
     def _places(self, line: str) -> Iterator[tuple[_Place, float]]:
         masked = _CLOCK.sub(lambda match: "\0" * len(match[0]), line)
@@ -295,28 +294,27 @@ class LogNumbers:
 
     def match(self, now_s: float) -> ProgressMatch | None:
         """How the job tells its progress, by all that was seen until now; None: nothing does."""
-        ranked = self.ranked(now_s)
-        if not ranked:
-            return None
-        return _match_of(
-            ranked[0],
-            next((_match_of(candidate) for candidate in ranked[1:] if candidate.place.unit), None),
-        )
+        match: ProgressMatch | None = None
+        # The best one last, with the next one as its runner-up.
+        for candidate in self.ranked(now_s)[1::-1]:
+            settings = ProgressSettings(
+                kind="output", unit=candidate.place.unit, pattern=candidate.place.pattern
+            )
+            match = ProgressMatch(settings, candidate.line, match)
+        return match
 
     def is_certain(self, now_s: float, least_s: float) -> bool:
         """Whether more looking would change nothing: steps have been counted for some seconds."""
-        ranked = self.ranked(now_s)
-        if not ranked or ranked[0].moves < 2 * _ENOUGH_MOVES:
+        best = next(iter(self.ranked(now_s)), None)
+        if best is None or best.moves < 2 * _ENOUGH_MOVES:
             return False
-        best = ranked[0]
-        steady = best.active_s >= least_s and best.is_moving(now_s)
-        return steady and (best.place.rank == 0 or best.restarts > 1)
+        is_work = best.place.rank == 0 or best.restarts > 1
+        return is_work and best.active_s >= least_s and best.is_moving(now_s)
 
     def is_open(self, now_s: float) -> bool:
         """Whether numbers were printed that may yet tell: none counts, or something is prepared."""
-        ranked = self.ranked(now_s)
-        is_clear = ranked and ranked[0].is_moving(now_s) and not self.is_preparing(now_s)
-        return bool(self._candidates) and not is_clear
+        moving = any(candidate.is_moving(now_s) for candidate in self.ranked(now_s)[:1])
+        return bool(self._candidates) and (not moving or self.is_preparing(now_s))
 
     def is_preparing(self, now_s: float) -> bool:
         """Whether downloads, weights, data or checks were told of within the last seconds."""
@@ -331,13 +329,6 @@ def search(lines: Sequence[str]) -> ProgressMatch | None:
     return numbers.match(float(len(lines)))
 
 
-def _match_of(candidate: _Candidate, runner_up: ProgressMatch | None = None) -> ProgressMatch:
-    settings = ProgressSettings(
-        kind="output", unit=candidate.place.unit, pattern=candidate.place.pattern
-    )
-    return ProgressMatch(settings, candidate.line, runner_up)
-
-
 def _prepares(line: str) -> bool:
     """Whether a line tells of downloads, weights, data or checks before the work."""
     words: list[str] = _WORD.findall(line.split("%|")[0].split(" [")[0])[:4]
@@ -345,8 +336,8 @@ def _prepares(line: str) -> bool:
 
 
 def _parts(name: str) -> list[str]:
-    last = re.split(r"[/.]", name)[-1] or name
-    return [part.lower() for part in re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", last)]
+    words = re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", re.split(r"[/.]", name)[-1] or name)
+    return [word.lower() for word in words]
 
 
 def _rank_of(name: str) -> tuple[int | None, str]:
@@ -356,17 +347,9 @@ def _rank_of(name: str) -> tuple[int | None, str]:
         return None, ""
     for rank, units in ((0, _STEPS), (2, _ITEMS)):
         if unit_words := [part for part in parts if units.match(part)]:
-            return rank, _plural(unit_words[-1])
+            unit = unit_words[-1].removesuffix("s")
+            return rank, _PLURALS.get(unit, f"{unit}s")
     return (4, "epochs") if "epoch" in parts or "epochs" in parts else (3, "steps")
-
-
-def _plural(unit: str) -> str:
-    unit = {"iter": "iterations", "iters": "iterations", "it": "steps", "imgs": "images"}.get(
-        unit, unit
-    )
-    if unit.endswith("s"):
-        return unit
-    return f"{unit}es" if unit.endswith("ch") and unit != "epoch" else f"{unit}s"
 
 
 def _fraction_place(line: str, match: re.Match[str]) -> _Place | None:
@@ -382,7 +365,10 @@ def _fraction_place(line: str, match: re.Match[str]) -> _Place | None:
         unit_rank, unit = _rank_of(after[1])
         rank = unit_rank or 0
     is_check = any(map(_CHECKS.match, named[-3:]))
-    tail = _fraction(match, right)
+    # The fraction itself, whose first number is its group.
+    number = _digits(match[1] + match[3])
+    between = r"\s*/\s*" if "/" in match[2] else r"\s+(?:out )?of\s+"
+    tail = rf"({number}){between}{number}" + (r" \[" if right.startswith(" [") else "")
     if percent:
         inside = [word[0] for word in words if word.end() <= percent.start()]
         start = rf"\b{re.escape(inside[-1])}\b.*?" if inside else r"^(?:(?![A-Za-z]{2}).)*?"
@@ -399,16 +385,14 @@ def _fraction_place(line: str, match: re.Match[str]) -> _Place | None:
     # A word that stands right before the fraction names it, if it is one of steps or epochs.
     if not skipped and unit == "steps" and word_rank not in (None, 3):
         rank, unit = word_rank or 0, word_unit
-    between = _passing(r"\D", gap)
-    return _Place(rf"\b{re.escape(words[-1][0])}\b{between}{tail}", unit, rank, is_check)
+    return _Place(
+        rf"\b{re.escape(words[-1][0])}\b" + _passing(r"\D", gap) + tail, unit, rank, is_check
+    )
 
 
-def _fraction(match: re.Match[str], right: str) -> str:
-    """The pattern of the fraction itself, whose first number is its group."""
-    scaled = any(ch in "kKMGT." for ch in match[1] + match[3])
-    number = r"[\d.]+[kKMGT]?" if scaled else r"[\d,]+"
-    between = r"\s*/\s*" if "/" in match[2] else r"\s+(?:out )?of\s+"
-    return rf"({number}){between}{number}" + (r" \[" if right.startswith(" [") else "")
+def _digits(number: str) -> str:
+    """The pattern of such numbers, with what may stand between their digits."""
+    return r"[\d.]+[kKMGT]?" if any(ch in "kKMGT." for ch in number) else r"[\d,]+"
 
 
 def _from_start(left: str) -> str:
@@ -441,8 +425,7 @@ def _named_place(match: re.Match[str], line: str) -> _Place | None:
     name, number = match[1], match[3]
     rank, unit = _rank_of(name)
     before: list[str] = _WORD.findall(line[: match.start()])[-2:]
-    is_part = "." in number and unit != "epochs"
-    if rank is None or is_part or any(map(_PREPARES.match, before)):
+    if rank is None or ("." in number and unit != "epochs") or any(map(_PREPARES.match, before)):
         return None
     is_check = any(map(_CHECKS.match, [*before, *_parts(name)]))
     group = r"([\d.]+)" if unit == "epochs" else r"([\d,]+)"
@@ -450,9 +433,9 @@ def _named_place(match: re.Match[str], line: str) -> _Place | None:
 
 
 def _unit_place(match: re.Match[str]) -> _Place:
+    pattern = rf"({_digits(match[1])})\s?{match[2]}\b(?!\s*/)"
     rank, unit = _rank_of(match[2])
-    group = r"[\d.]+[kKMGT]?" if any(ch in "kKMGT." for ch in match[1]) else r"[\d,]+"
-    return _Place(rf"({group})\s?{match[2]}\b(?!\s*/)", unit, 1 if match[2] == "it" else rank or 1)
+    return _Place(pattern, unit, 1 if match[2] == "it" else rank or 1)
 
 
 WATCHED_S = 20.0
@@ -461,11 +444,11 @@ WATCHED_S = 20.0
 # Length of a look at whose end data are being prepared, or the best candidate has stopped.
 _LONGEST_LOOK_S = 60.0
 
+# How often the output is read; how often the GPU, the libraries and a metrics page are.
 LOOK_S, ASK_S = 0.1, 1.0
-"""How often the output is read; how often the GPU, the libraries and a metrics page are."""
 
+# Seconds of steady steps after which a look ends.
 CERTAIN_S = 6.0
-"""Seconds of steady steps after which a look ends."""
 
 # Time in which a job that honours its gate comes to it: one step.
 _GATE_S = 3.0
@@ -500,12 +483,9 @@ def patience_s(job: Job) -> float:
 
 def counts_otherwise(job: Job, lines: Sequence[str]) -> InputError | None:
     """The error of a job that does not count in its own way while its output counts in another."""
-    seconds = patience_s(job)
-    kind, pattern = job.progress.kind, job.progress.pattern
+    seconds, kind, pattern = patience_s(job), job.progress.kind, job.progress.pattern
     match = search(lines) if kind in ("output", "counter") and not job.progress.gate else None
-    if match is None:
-        return None
-    return InputError(
+    return match and InputError(
         f"no line that {job.name} wrote in {seconds:g} s matches its pattern {pattern}"
         if pattern
         else f"{job.name} counted nothing in ADVISOR_PROGRESS_FILE in {seconds:g} s",
@@ -539,8 +519,7 @@ def find_progress(
     """
     with _looking(command, environment) as look:
         match = look.run(seconds, computes)
-        runs_torch = look.runs_torch
-    counted = counted_script(command) if runs_torch else None
+    counted = counted_script(command) if look.runs_torch else None
     if match:
         return CountableJob(tuple(command), match, counted)
     if counted and _has_advisor(command[0], environment):
@@ -568,9 +547,8 @@ class _Look:
         self._job, self._folder, self._output, self._server = job, folder, output, server
         self._numbers, self._last_lines = LogNumbers(), list[str]()
         self._page: float | None = None
-        self._page_moves = False
+        self._page_moves = self.runs_torch = False
         self._ports: list[str] = []
-        self.runs_torch = False
 
     def run(self, seconds: float, computes: Callable[[], bool]) -> ProgressMatch | None:
         """Look until something is certain or the time is up.
@@ -667,22 +645,23 @@ class _Look:
     def _by_page(self) -> ProgressMatch:
         assert self._server is not None
         server: ServerPreset = self._server[0]
-        settings = ProgressSettings(
-            kind="metrics",
-            unit=server.unit,
-            url=self._url(),
-            counter=server.counter,
-            histogram=server.histogram,
+        return ProgressMatch(
+            ProgressSettings(
+                kind="metrics",
+                unit=server.unit,
+                url=self._url(),
+                counter=server.counter,
+                histogram=server.histogram,
+            ),
+            "",
         )
-        return ProgressMatch(settings, "")
 
     def _passes_gate(self) -> bool:
         """Close the gate, and see whether the job comes to it."""
-        path = self._folder / "gate"
+        waiting = struct.pack("<q", WAITING)
         # In place: a job that has mapped the file dies of a read while it is empty.
-        with open_plain(path, "r+b") as file:
+        with open_plain(self._folder / "gate", "r+b") as file:
             file.write(struct.pack("<q", HOLD))
-            waiting = struct.pack("<q", WAITING)
             return wait_until(lambda: os.pread(file.fileno(), 8, 8) == waiting, _GATE_S)
 
     def _quoted(self) -> str:
@@ -702,8 +681,12 @@ def counted_script(command: Sequence[str]) -> str | None:
 def _has_advisor(interpreter: str, environment: Mapping[str, str]) -> bool:
     probe = [interpreter, "-c", f"import {_COUNTS}"]
     with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-        done = subprocess.run(probe, env=environment, capture_output=True, timeout=30, check=False)
-        return done.returncode == 0
+        return (
+            subprocess.run(
+                probe, env=environment, capture_output=True, timeout=30, check=False
+            ).returncode
+            == 0
+        )
     return False
 
 
@@ -717,15 +700,15 @@ def _looking(command: Sequence[str], environment: Mapping[str, str]) -> Generato
         folder = Path(name)
         replace_file(folder / "progress", bytes(FILE_BYTES), durable=False)
         replace_file(folder / "gate", struct.pack("<qq", GO, 0), durable=False)
-        server_settings = {
-            "ADVISOR_PROGRESS_FILE": str(folder / "progress"),
-            "ADVISOR_GATE_FILE": str(folder / "gate"),
-            "PYTHONUNBUFFERED": "1",
-        }
         with writing_private(folder / "output") as output:
             job = subprocess.Popen(
                 command,
-                env={**environment, **server_settings},
+                env={
+                    **environment,
+                    "ADVISOR_PROGRESS_FILE": str(folder / "progress"),
+                    "ADVISOR_GATE_FILE": str(folder / "gate"),
+                    "PYTHONUNBUFFERED": "1",
+                },
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,

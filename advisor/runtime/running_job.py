@@ -218,12 +218,17 @@ class RunningJob:
             raise self._error(how, why)
 
     def check_client(self) -> None:
-        """Check that the running job is itself under its limit; may wait for some seconds.
+        """Check that a job is itself under its limit, unless it has ended; may wait some seconds.
 
         Raises:
-            LimitNotProvenError: it is not, or it has ended.
+            LimitNotProvenError: it is not.
         """
-        self._backend.check_clients(self.share, self.pids)
+        try:
+            self._backend.check_clients(self.share, self.pids)
+        except LimitNotProvenError:
+            # A job that has ended is no client.
+            if self.exit_code is None:
+                raise
 
     def check_limit(self) -> None:
         """Check that the running job is itself under its limit; stops it when it is not.
@@ -234,13 +239,7 @@ class RunningJob:
         """
         try:
             self.check_client()
-        except LimitNotProvenError:
-            # A job that is gone is no client either.
-            ended = self.exit_code is not None
-            self.stop()
-            if ended:
-                self.check()
-            raise
+            self.check()
         except BaseException:  # Ctrl-C too: a job whose limit is not proven does not run on
             self.stop()
             raise
@@ -305,11 +304,8 @@ class RunningJob:
 
     def close(self) -> None:
         """Let go of its files; the job has ended, and is not counted any more."""
-        self._counter.close()
-        if self._reports is not None:
-            self._reports.close()
-        if self._gate is not None:
-            self._gate.close()
+        for file in filter(None, (self._counter, self._reports, self._gate)):
+            file.close()
 
     def _unread(self, age_s: float) -> AdvisorError | None:
         """Why no progress was found in so many seconds; None: it may still begin."""
@@ -347,9 +343,8 @@ class RunningJob:
         return self._state() == WAITING
 
     def _state(self) -> int:
-        if self._gate is None:
-            return STARTING
-        return struct.unpack("<q", os.pread(self._gate.fileno(), 8, 8))[0]
+        state = self._gate and os.pread(self._gate.fileno(), 8, 8)
+        return struct.unpack("<q", state)[0] if state else STARTING
 
     def _error(self, what: str, why: str = "") -> JobError:
         end = "\n".join(self.tail().splitlines()[-10:]) or "(nothing)"
@@ -414,14 +409,16 @@ class Proven:
             JobError: the command cannot be started.
         """
         closed = struct.pack("<qq", HOLD, 0)
-        empty = {"progress": bytes(FILE_BYTES), "gate": closed, "output.log": b""}
-        for name, content in empty.items():
+        for name, content in {
+            "progress": bytes(FILE_BYTES),
+            "gate": closed,
+            "output.log": b"",
+        }.items():
             with writing_private(self.folder / name) as file:
                 file.write(content)
-        command = (*_counted_by(self.job), *self.job.command)
         try:
             process = JobProcess(
-                command,
+                (*_counted_by(self.job), *self.job.command),
                 self.job.workdir,
                 self.environment,
                 self.folder / "output.log",
@@ -448,7 +445,6 @@ def prove(
         LimitNotProvenError: the share is not in force.
         PartitionError: it cannot be set.
     """
-    gate = {"ADVISOR_GATE_FILE": str(folder / "gate")} if job.progress.gate else {}
     # Job files that set one of ours are refused; a launch that waits may be older than that.
     environment = {
         **GROWTH,
@@ -457,7 +453,7 @@ def prove(
         **{name: value for name, value in base.items() if name.startswith(OUR_VARIABLES)},
         "PYTHONUNBUFFERED": "1",
         PROGRESS_MARK: str(folder / "progress"),
-        **gate,
+        **({"ADVISOR_GATE_FILE": str(folder / "gate")} if job.progress.gate else {}),
         **dict(zip(_GPU_MARKS, [gpu.uuid for gpu in backend.gpu.each], strict=False)),
         **backend.environment(share),
     }
@@ -523,8 +519,11 @@ def check_program(job: Job, base: Mapping[str, str]) -> None:
             f"{job.name} cannot be started: its workdir {folder} does not exist",
             fix="make it, or correct workdir in its job file",
         )
-    path = {**base, **dict(job.env)}.get("PATH", os.defpath)
-    here = (folder / program).exists() if "/" in program else shutil.which(program, path=path)
+    here = (
+        (folder / program).exists()
+        if "/" in program
+        else shutil.which(program, path={**base, **dict(job.env)}.get("PATH", os.defpath))
+    )
     if not here:
         raise JobError(
             f"{job.name} cannot be started: there is no program {program}",

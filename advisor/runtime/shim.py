@@ -24,8 +24,8 @@ import time
 from contextlib import suppress
 from typing import Any
 
+# What is kept of the beginning of the output, in `output.log.head`, when it is written over.
 HEAD_BYTES = 64 * 1024
-"""What is kept of the beginning of the output, in `output.log.head`, when it is written over."""
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _KERNEL_LISTS_CHILDREN = os.path.exists(f"/proc/self/task/{os.getpid()}/children")  # noqa: PTH110
@@ -224,12 +224,9 @@ def _parent(pid: int) -> int | None:
 
 
 def _write(path: str, data: bytes) -> None:
-    with suppress(OSError):
-        file = _open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-        try:
-            os.write(file, data)
-        finally:
-            os.close(file)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+    with suppress(OSError), os.fdopen(_open(path, flags), "wb", buffering=0) as file:
+        file.write(data)
 
 
 def _open(path: str, flags: int) -> int:

@@ -14,7 +14,6 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
-from types import FrameType
 
 from advisor.errors import AdvisorError, JobError, SourceError, TooMuchError
 from advisor.progress import Progress
@@ -44,7 +43,7 @@ def main(words: list[str]) -> int:
         _say(str(error))
         return 1
 
-    def forward(number: int, _frame: FrameType | None) -> None:
+    def forward(number: int, _frame: object) -> None:
         server.send_signal(number)
 
     signal.signal(signal.SIGTERM, forward)
@@ -71,8 +70,7 @@ class Scraper:
         promised_ms: float | None = None,
     ) -> None:
         address_of(url)
-        self._url = url
-        self._counter = parse_selector(counter)
+        self._url, self._counter = url, parse_selector(counter)
         self._histogram = parse_selector(histogram) if histogram else None
         self._progress = Progress()
         self._mirror = PageMirror(self._progress, promised_ms)
@@ -89,7 +87,9 @@ class Scraper:
             is_none = isinstance(error, SourceError) and not isinstance(error, TooMuchError)
             if not (is_none and may_come):
                 self._progress.uncounted(str(error))
-            self._tell(str(error), now_s)
+            if str(error) != self._said or now_s - self._said_s >= 10:
+                self._said, self._said_s = str(error), now_s
+                _say(f"not counted now: {error}")
         else:
             self._read_s = now_s
             self._progress.uncounted("")
@@ -102,11 +102,6 @@ class Scraper:
             # Some servers show a counter with their first request only; until then they live.
             self._progress.add(0)
             raise
-
-    def _tell(self, what: str, now_s: float) -> None:
-        if what != self._said or now_s - self._said_s >= 10:
-            self._said, self._said_s = what, now_s
-            _say(f"not counted now: {what}")
 
 
 def _say(what: str) -> None:

@@ -173,24 +173,23 @@ def server_of(command: Sequence[str]) -> tuple[ServerPreset, str | None] | None:
             # By its file, or as a module by its path.
             as_module = "." in name and program.endswith(f"/{name.replace('.', '/')}.py")
             runs = as_module or program.rpartition("/")[2] == name
-            if not runs or words[:length] != subcommands:
-                continue
-            if not words or words[0] not in server.others:
+            serves_no_page = bool(words) and words[0] in server.others
+            if runs and words[:length] == subcommands and not serves_no_page:
                 return server, _url(server, words[length:])
     return None
 
 
 def _url(server: ServerPreset, words: Sequence[str]) -> str | None:
-    needed = all(_given(words, option) for option in server.needs)
-    if server.counter is None or not needed or any(_given(words, option) for option in server.off):
+    if (
+        server.counter is None
+        or not all(_given(words, option) for option in server.needs)
+        or any(_given(words, option) for option in server.off)
+        # A server with these addresses answers at 127.0.0.1.
+        or not {*_values(words, server.hosts)} <= {"127.0.0.1", "localhost", "0.0.0.0", "::"}
+    ):
         return None
-    # A server with these addresses answers at 127.0.0.1.
-    if not {*_values(words, server.hosts)} <= {"127.0.0.1", "localhost", "0.0.0.0", "::"}:
-        return None
-    if ports := [*_values(words, server.ports)]:
-        port = ports[-1]
-    else:
-        port = "" if any(_given(words, option) for option in server.config) else f"{server.port}"
+    default = "" if any(_given(words, option) for option in server.config) else f"{server.port}"
+    port = [default, *_values(words, server.ports)][-1]
     # 0 lets the kernel choose, and $PORT is known to the shell alone.
     if not (re.fullmatch(r"[0-9]{1,5}", port) and 0 < int(port) < 2**16):
         return None
@@ -217,7 +216,6 @@ def _values(words: Sequence[str], options: Sequence[str]) -> Iterator[str]:
 
 _PYTHON = re.compile(r"(python|pypy)[\d.]*t?")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=.*", re.DOTALL)
-_PUNCTUATION = frozenset("();<>|&")
 
 # Programs that run another one: how many words stand before it, and which options take a value.
 _WRAPPERS: dict[str, tuple[int, str]] = {
@@ -341,7 +339,7 @@ def read_page(page: bytes, counter: Sample, histogram: Sample | None) -> Reading
             why=f"near ones: {', '.join(near)}" if near else "it has no counters at all",
             fix="some servers show it with their first request only",
         )
-    for kind, name, _ in samples:
+    for kind, name, sample in samples:
         if kind not in ("counter", "unknown") and not (
             kind in ("histogram", "summary") and name.endswith(("_sum", "_count"))
         ):
@@ -350,7 +348,6 @@ def read_page(page: bytes, counter: Sample, histogram: Sample | None) -> Reading
                 why="what goes up and down tells no progress",
                 fix="name a counter; its name mostly ends in _total",
             )
-    for _, _, sample in samples:
         if not 0 <= sample.value < _LARGEST_COUNT:
             raise JobError(f"{counter.name} is {sample.value}, which is no count")
     if counter.name.startswith("nv_inference_") and "model" not in counter.labels:
@@ -523,14 +520,13 @@ def _program_of(command: Sequence[str]) -> tuple[str, list[str]]:
     """The program or module that a command line comes to, and its arguments; "" for none."""
     words = [*command]
     while words:
-        if _ASSIGNMENT.fullmatch(words[0]):
-            words = words[1:]
-            continue
         name = words[0].rpartition("/")[2].lstrip("-")
         with_subcommand = " ".join((name, *words[1:2]))
-        if _PYTHON.fullmatch(name):
+        if _ASSIGNMENT.fullmatch(words[0]):
+            words = words[1:]
+        elif _PYTHON.fullmatch(name):
             return _of_python(words[1:])
-        if name in ("sh", "bash", "dash", "zsh", "ksh"):
+        elif name in ("sh", "bash", "dash", "zsh", "ksh"):
             words = _of_shell(words[1:])
         elif name in _WRAPPERS:
             words = _behind(words[1:], *_WRAPPERS[name])
@@ -554,8 +550,7 @@ def _behind(words: list[str], before: int, valued: str) -> list[str]:
 
 
 def _of_python(words: list[str]) -> tuple[str, list[str]]:
-    """The script or module that an interpreter runs, and its arguments."""
-    words = [*words]
+    """The script or module that an interpreter runs, and its arguments; words are taken out."""
     while words:
         word = words.pop(0)
         if not word.startswith("-"):
@@ -573,8 +568,10 @@ def _of_python(words: list[str]) -> tuple[str, list[str]]:
 
 
 def _of_shell(words: list[str]) -> list[str]:
-    """The last command of `sh -c SCRIPT`, up to what is done with its output; [] for a file."""
-    words = [*words]
+    """The last command of `sh -c SCRIPT`, up to what is done with its output; [] for a file.
+
+    Words are taken out.
+    """
     while words and words[0][:1] in ("-", "+"):
         option = words.pop(0)
         if "c" in option and not option.startswith("--"):
@@ -595,7 +592,7 @@ def _of_shell(words: list[str]) -> list[str]:
         for token in lexer:
             if token in ("&&", ";"):
                 command, ended = [], False
-            elif token and _PUNCTUATION.issuperset(token):
+            elif token and {*"();<>|&"}.issuperset(token):
                 ended = True
             elif not ended:
                 command.append(token)

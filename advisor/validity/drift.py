@@ -66,7 +66,7 @@ def find_drifts(compared: Iterable[Compared]) -> tuple[DriftedJob, ...]:
         lambda value: (value.job, value.gpu_model, value.gpu_uuid or "", value.quantity),
     )
     in_time = (sorted(series[key], key=lambda value: value.at) for key in sorted(series))
-    return tuple(drift for values in in_time if (drift := _drift(values)))
+    return tuple(filter(None, map(_drift, in_time)))
 
 
 def _drift(values: Sequence[Compared]) -> DriftedJob | None:
@@ -101,27 +101,17 @@ def drifts_of(
 ) -> Mapping[tuple[str, str], DriftedJob]:
     """The drift furthest off of each job and quantity on a card, or on any card of a GPU model."""
     names = set(jobs)
-    drift_by_key: dict[tuple[str, str], DriftedJob] = {}
-    for drift in drifts:
-        there = drift.gpu_model == gpu_model and gpu_uuid in (None, drift.gpu_uuid)
-        if drift.job in names and there:
-            key = drift.job, drift.quantity
-            drift_by_key[key] = max(
-                drift_by_key.get(key, drift), drift, key=lambda d: abs(math.log(d.ratio))
-            )
-    return drift_by_key
+    there = (d for d in drifts if d.gpu_model == gpu_model and gpu_uuid in (None, d.gpu_uuid))
+    of_jobs = grouped((d for d in there if d.job in names), lambda d: (d.job, d.quantity))
+    return {key: max(of, key=lambda d: abs(math.log(d.ratio))) for key, of in of_jobs.items()}
 
 
-SLACK = 0.5
+SLACK, MOST, THRESHOLD = 0.5, 3.0, 8.0
 """What a residual has to exceed to count: half of the least shift that is to be found, in standard
-deviations (Montgomery, "Introduction to Statistical Quality Control", on designing a CUSUM)."""
-
-THRESHOLD = 8.0
-"""The sum that trips. With the usual 5 two to four series of a hundred are false alarms, with this
-less than one, and a change by a tenth is found two launches later (docs/measurements/drift.py)."""
-
-MOST = 3.0
-"""A residual counts as no more than this, so that it takes four launches to trip the test."""
+deviations (Montgomery, "Introduction to Statistical Quality Control", on designing a CUSUM). It
+counts as no more than the second, so that it takes four launches to trip the test. The sum that
+trips: with the usual 5 two to four series of a hundred are false alarms, with this less than one,
+and a change by a tenth is found two launches later (docs/measurements/drift.py)."""
 
 NOISE = 0.25
 """Part of the variance of an interval that is new in each launch: pairs measured again in other
@@ -139,16 +129,16 @@ def find_changes(values: Sequence[_Value]) -> tuple[list[int], float]:
         Number of the first value of each new regime, a way back among them; and how far all values
         are off since the last one, against those before the first.
     """
-    changes, level, up, down = list[int](), _Level(), _Sum(), _Sum()
+    changes, level, nothing = list[int](), _Level(), (0.0, 0)
+    up, down = nothing, nothing
     for number, value in enumerate(values):
         residual = level.residual(value)
-        up.add(number, residual)
-        down.add(number, -residual)
+        up, down = _summed(up, number, residual), _summed(down, number, -residual)
         level.learn(value)
-        largest = up if up.value > down.value else down
-        if largest.value >= THRESHOLD:
-            changes.append(largest.since)
-            level, up, down = _changed(values[: number + 1], changes), _Sum(), _Sum()
+        largest, since = up if up[0] > down[0] else down
+        if largest >= THRESHOLD:
+            changes.append(since)
+            level, up, down = _changed(values[: number + 1], changes), nothing, nothing
     return changes, level.off
 
 
@@ -156,10 +146,9 @@ def _changed(values: Sequence[_Value], changes: Sequence[int]) -> "_Level":
     """The level after changes: errors of settings as before, and all values off by the rest."""
     level = _Level()
     for begin, end in itertools.pairwise((0, *changes, len(values))):
-        regime = values[begin:end]
         if begin:
-            level.off += statistics.fmean(map(level.miss, regime))
-        for value in regime:
+            level.off += statistics.fmean(map(level.miss, values[begin:end]))
+        for value in values[begin:end]:
             level.learn(value)
     return level
 
@@ -201,15 +190,12 @@ class _Level:
         return (1 - NOISE) * total / precision, (1 - NOISE) * NOISE / precision
 
 
-@dataclass(slots=True)
-class _Sum:
-    """Of residuals on one side, and the number of the value at which it last began to rise."""
+# Of residuals on one side, and the number of the value at which it last began to rise.
+_Sum: TypeAlias = tuple[float, int]
 
-    value: float = 0.0
-    since: int = 0
 
-    def add(self, number: int, residual: float) -> None:
-        """Count a residual; the sum trips from `THRESHOLD` on."""
-        if self.value == 0:
-            self.since = number
-        self.value = max(0.0, self.value + max(-MOST, min(MOST, residual)) - SLACK)
+def _summed(before: _Sum, number: int, residual: float) -> _Sum:
+    """With one more residual; the sum trips from `THRESHOLD` on."""
+    value, since = before
+    more = max(-MOST, min(MOST, residual)) - SLACK
+    return max(0.0, value + more), since if value else number

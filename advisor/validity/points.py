@@ -61,17 +61,13 @@ FASTEST = 1 / (1 - LARGEST_SLOWDOWN)
 
 _Point = TypeVar("_Point", SoloPoint, PairPoint)
 
-LARGEST_DROP = 0.10
+LARGEST_DROP, SAME_CLOCK, SAME_ARITHMETIC = 0.10, 0.03, 0.10
 """Energy above idle per unit of work may be so much lower than at a larger share.
 
+A point at a clock higher by more than the second is no measure: a lower clock honestly takes less
+energy. Pipe cycles per unit of work may differ by the third; else the library chose another kernel.
 Chosen on the bundled points: docs/measurements/results.md says what other bounds would do.
 """
-
-SAME_CLOCK = 0.03
-"""A point at a clock higher by more is no measure: a lower clock honestly takes less energy."""
-
-SAME_ARITHMETIC = 0.10
-"""Pipe cycles per unit of work may differ by so much; else the library chose another kernel."""
 
 # Flags of points that others are not compared with. Wrong results take less energy, never more,
 # so a point with unread results condemns no other.
@@ -154,8 +150,7 @@ def _lacks_energy(point: SoloPoint, sweep: Iterable[SoloPoint], idle: str) -> bo
     energy, expected = energy_above_j(point, idle), expected_energy_j(point, sweep, idle)
     if energy is None or expected is None:
         return False
-    missing_j = expected[0] - energy[0]
-    return missing_j > max(
+    return expected[0] - energy[0] > max(
         LARGEST_DROP * expected[0],
         COUNTER_BOUND * (point.power_w or 0) / point.rate,
         2 * math.hypot(energy[1], expected[1]),
@@ -271,10 +266,9 @@ def why_no_profile(points: Iterable[SoloPoint]) -> str | None:
         return None
     if WHOLE in shares:
         return f"only the one at {WHOLE:g} % can be used, and a smaller share is needed, too"
-    whole = [_fault(point) for point in flagged if point.share_percent == WHOLE]
-    if not whole:
-        return f"there is no point at {WHOLE:g} %"
-    return f"at {WHOLE:g} % {', '.join(sorted(set(whole)))}"
+    whole = sorted({_fault(point) for point in flagged if point.share_percent == WHOLE})
+    nothing = f"there is no point at {WHOLE:g} %"
+    return f"at {WHOLE:g} % {', '.join(whole)}" if whole else nothing
 
 
 def _fault(point: SoloPoint) -> str:
@@ -285,9 +279,8 @@ def _fault(point: SoloPoint) -> str:
         return "power_w is missing" if point.power_w is None else "power_w is 0"
     if WATCHED in point.flags and point.sm_active_percent is point.gpu_busy_percent is None:
         return "the GPU's activity is missing, so smaller shares cannot be estimated"
-    if flags := NO_PROFILE.intersection(point.flags):
-        return f"the point is flagged {', '.join(sorted(flags))}"
-    return ""
+    flags = sorted(NO_PROFILE.intersection(point.flags))
+    return f"the point is flagged {', '.join(flags)}" if flags else ""
 
 
 def newest_program(points: Iterable[SoloPoint]) -> list[SoloPoint]:

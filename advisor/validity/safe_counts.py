@@ -106,9 +106,8 @@ class Safety:
     @functools.cached_property
     def unsafe(self) -> frozenset[int]:
         """Counts at which the job must not run."""
-        if self.units_total is None:
-            return frozenset()
-        return (frozenset(self.host.unsafe if self.host else ()) - self.right) | self.wrong
+        by_host = frozenset(self.host.unsafe if self.host else ()) - self.right
+        return frozenset[int]() if self.units_total is None else by_host | self.wrong
 
     @functools.cached_property
     def allowed(self) -> tuple[int, ...]:
@@ -128,8 +127,7 @@ class Safety:
     def around(self, units: int) -> tuple[int, ...]:
         """The next allowed counts below and above this one, as far as there are any."""
         below = [count for count in self.allowed if count <= units]
-        above = [count for count in self.allowed if count > units]
-        return (*below[-1:], *above[:1])
+        return (*below[-1:], *[count for count in self.allowed if count > units][:1])
 
 
 def safe_counts(
@@ -223,8 +221,7 @@ def wrong_elsewhere(gpu_model: str, checks: Iterable[CheckedCounts]) -> dict[int
             alike = decides and (decides.units_total, decides.libraries)
             if decides is None or alike != (other.units_total, other.libraries):
                 continue
-            untried = (name for name in names if name not in decides.operations)
-            new = (f"{name} on {other.gpu_model}" for name in untried)
+            new = (f"{n} on {other.gpu_model}" for n in names if n not in decides.operations)
             wrong[count] = (*wrong.get(count, ()), *new)
     return {count: names for count, names in wrong.items() if names}
 
@@ -332,17 +329,11 @@ def check_split(split: Split, safeties: Sequence[Safety], *, mirrored: bool = Fa
     if not (texts := unsafe_texts(*limits)):
         return
     (near,) = safe_splits([split], safeties, mirrored=mirrored)
-    fix = ""
-    if near:
-        safety = _with_units(safeties)
-        total, vendor = safety.units_total or 0, safety.vendor
-        counts = "+".join(str(units_for_share(share, total, vendor)) for share in near.shares)
-        fix = f"take {near} ({counts} {UNIT_NAMES[vendor]}), the nearest safe split, {_ANYWAY}"
-    raise UnsafeCountError(
-        "; ".join(texts),
-        why=_wrong_text(*limits),
-        fix=fix,
-    )
+    safety, shares = _with_units(safeties), near.shares if near else ()
+    total, vendor = safety.units_total or 0, safety.vendor
+    counts = "+".join(str(units_for_share(share, total, vendor)) for share in shares)
+    fix = f"take {near} ({counts} {UNIT_NAMES[vendor]}), the nearest safe split, {_ANYWAY}"
+    raise UnsafeCountError("; ".join(texts), why=_wrong_text(*limits), fix=fix if near else "")
 
 
 def check_share(share_percent: float, safety: Safety, option: str = "--units") -> None:
@@ -373,8 +364,10 @@ def avoided_texts(
         return
     total, vendor = sized.units_total, sized.vendor
     of_gpu, step = _of_gpu(sized), quantum(total, vendor)
-    sides = zip(*(split.shares for split in wanted), strict=True)
-    units = [sorted({units_for_share(p, total, vendor) for p in side}) for side in sides]
+    units = [
+        sorted({units_for_share(share, total, vendor) for share in of_job})
+        for of_job in zip(*(split.shares for split in wanted), strict=True)
+    ]
     unsafe_by_job: dict[str, list[int]] = {}
     by_host: set[int] = set()
     for job, counts, safety in zip(jobs, units, safeties, strict=True):
@@ -385,8 +378,10 @@ def avoided_texts(
         yield f"not used: {in_ranges(sorted(by_host), step)} {of_gpu}, at which {_LIBRARIES}"
     for job, counts in unsafe_by_job.items():
         if counts:
-            what = f"not used for {job}: {in_ranges(counts, step)} {of_gpu}"
-            yield f"{what}, at which its own results were wrong"
+            yield (
+                f"not used for {job}: {in_ranges(counts, step)} {of_gpu}, at which its own results "
+                "were wrong"
+            )
 
 
 def unchecked_texts(split: Split, jobs: Sequence[str], safeties: Sequence[Safety]) -> Iterator[str]:
@@ -396,8 +391,10 @@ def unchecked_texts(split: Split, jobs: Sequence[str], safeties: Sequence[Safety
             continue
         units = units_for_share(share, safety.units_total, safety.vendor)
         if safety.is_unchecked(units):
-            at = f"at {units} {UNIT_NAMES[safety.vendor]}"
-            yield f"{at}, which {job} gets, no result was checked: advisor check"
+            yield (
+                f"at {units} {UNIT_NAMES[safety.vendor]}, which {job} gets, no result was checked: "
+                "advisor check"
+            )
 
 
 def moved_text(wanted: Sequence[float], safety: Safety) -> str:
@@ -408,8 +405,9 @@ def moved_text(wanted: Sequence[float], safety: Safety) -> str:
         return ""
     counts = [units_for_share(share, total, safety.vendor) for share in moved]
     causes = " or ".join(dict.fromkeys(_cause(units, safety) for units in counts))
-    new = (share for share in used if share not in wanted)
-    instead = listed(units_for_share(share, total, safety.vendor) for share in new)
+    instead = listed(
+        units_for_share(share, total, safety.vendor) for share in used if share not in wanted
+    )
     verb = "is" if len(moved) == 1 else "are"
     return (
         f"{listed(f'{share:g}' for share in moved)} % {verb} {listed(counts)} {_of_gpu(safety)}, "
@@ -443,9 +441,8 @@ def _cause(units: int, safety: Safety) -> str:
 
 def _unsafe_units(share_percent: float, safety: Safety) -> int:
     """The count of a share, if it is unsafe; else 0."""
-    if safety.units_total is None:
-        return 0
-    units = units_for_share(share_percent, safety.units_total, safety.vendor)
+    total = safety.units_total
+    units = units_for_share(share_percent, total, safety.vendor) if total else 0
     return units if units in safety.unsafe else 0
 
 

@@ -190,12 +190,10 @@ def keep_record(record: SensorRecord, home: Path) -> Path:
     return SENSOR_RECORDS.keep(record, home, record.gpu_uuid, record.driver)
 
 
-AVERAGE_SETTLE_S = 1.1
+AVERAGE_SETTLE_S, PERIODS_IN_WINDOW = 1.1, 8
 """For a mean over 1 s whose own window was not found: it rises in 0.92 s at most, after a delay
-(Yang, Adamek, Armour, "Part-time Power Measurements", SC24, ten H100)."""
-
-PERIODS_IN_WINDOW = 8
-"""Readings that a window needs at least, so that its mean has an error."""
+(Yang, Adamek, Armour, "Part-time Power Measurements", SC24, ten H100). And readings that a window
+needs at least, so that its mean has an error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,13 +223,9 @@ def power_timing(record: SensorRecord) -> PowerTiming | None:
 
     None where that channel was not accepted, so that nothing is known of it.
     """
-    instant, average = record.channel("instant"), record.channel("average")
-    if instant is not None:
-        return _timing(instant, instant.settle_s) if instant.accepted else None
-    if average is None:
+    instant = record.channel("instant")
+    channel = instant or record.channel("average")
+    if channel is None or (channel is instant and not channel.accepted):
         return None
-    return _timing(average, average.settle_s if average.accepted else AVERAGE_SETTLE_S)
-
-
-def _timing(channel: PowerChannel, settle_s: float) -> PowerTiming:
+    settle_s = channel.settle_s if channel.accepted else AVERAGE_SETTLE_S
     return PowerTiming(settle_s, PERIODS_IN_WINDOW * channel.period_ms / 1000)

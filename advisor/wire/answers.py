@@ -4,13 +4,14 @@ docs/recommend.md and docs/place.md explain each key.
 """
 
 import importlib
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 from advisor.core.gpu import Sharing
-from advisor.core.objectives import Finish, Interval
+from advisor.core.objectives import NORMAL_90, Finish, Interval
 from advisor.core.records import Observation, PairPoint, SoloPoint
 from advisor.core.wording import count_of, folded, listed
 from advisor.errors import InputError
@@ -133,6 +134,21 @@ class CardPower:
     references: int
     observations: int
 
+    @property
+    def log_stderr(self) -> float:
+        """Standard error of the natural logarithm of the factor."""
+        return math.log(self.power_factor.high / self.power_factor.value) / NORMAL_90
+
+    @property
+    def text(self) -> str:
+        """In words."""
+        percent = 100 * (self.power_factor.value - 1)
+        return (
+            f"this card ({self.gpu_uuid}) draws {abs(percent):.1f} ± {100 * self.log_stderr:.1f} % "
+            f"{'less' if percent < 0 else 'more'} than others of its model: power is corrected for "
+            "it"
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredTogether:
@@ -155,9 +171,8 @@ class MeasuredTogether:
         """In words, such as "measured here, 3 launches"."""
         kinds = {"launch": self.launches, "window": self.windows}
         here = listed(count_of(n, kind) for kind, n in kinds.items() if n)
-        if not here:
-            return f"measured: {count_of(self.bundled, 'bundled window')}"
-        return f"measured here, {here}"
+        bundled = f": {count_of(self.bundled, 'bundled window')}"
+        return f"measured{f' here, {here}' if here else bundled}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,13 +200,13 @@ class DriftedJob:
     @property
     def text(self) -> str:
         """In words."""
-        word = "less" if self.ratio < 1 else "more"
         unit = "power beside" if self.quantity == "power" else "rate of"
         card = f" on card {self.gpu_uuid}" if self.gpu_uuid else ""
         changed = f", since {', '.join(self.software)}" if self.software else ""
         return (
-            f"{unit} {self.job}{card} has drifted: {100 * abs(self.ratio - 1):.0f} % {word} than "
-            f"expected in {self.observations} launches since {self.since}{changed}"
+            f"{unit} {self.job}{card} has drifted: {100 * abs(self.ratio - 1):.0f} % "
+            f"{'less' if self.ratio < 1 else 'more'} than expected in {self.observations} launches "
+            f"since {self.since}{changed}"
         )
 
 
@@ -507,16 +522,10 @@ class Recommendation(Tabular):
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """The candidates; of one job alone the numbers of its copies."""
-        if self.replicas:
-            best = self.replicas.best
-            return (
-                {"is_choice": copies.number == best, **_row_of(copies)}
-                for copies in self.replicas.copies
-            )
+        if of := self.replicas:
+            return ({"is_choice": c.number == of.best, **_row_of(c)} for c in of.copies)
         chosen = self.choice.split if self.choice else "exclusive"
-        return (
-            {"is_choice": option.split == chosen, **_row_of(option)} for option in self.candidates
-        )
+        return ({"is_choice": o.split == chosen, **_row_of(o)} for o in self.candidates)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

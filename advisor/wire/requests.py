@@ -21,11 +21,8 @@ NAME = r"^[a-z0-9][a-z0-9._-]{0,99}$"
 SET_OF_NAMES = r"^[a-z0-9][a-z0-9._-]{0,99}(\+[a-z0-9][a-z0-9._-]{0,99}){1,6}$"
 """Two to seven of them (`advisor.core.gpu.MOST_JOBS`)."""
 
+VERSION, LAUNCH_ID = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$", r"^[0-9a-zA-Z-]{1,100}$"
 PRINTABLE = r"^[!-~]([ -~]{0,98}[!-~])?$"
-
-VERSION = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
-
-LAUNCH_ID = r"^[0-9a-zA-Z-]{1,100}$"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,11 +100,9 @@ Milliseconds: TypeAlias = Annotated[float, Bounds(gt=0, le=1e9)]
 Watts: TypeAlias = Annotated[float, Bounds(gt=0, le=1e6)]
 Cores: TypeAlias = Annotated[float, Bounds(gt=0, le=1e6)]
 
-MOST_PLACED = 100_000
-"""Jobs and GPUs of a placement."""
-
-MOST_CROSSED = 80
-"""Most jobs with all pairs in an answer: 3,240 pairs, some ten seconds the first time."""
+MOST_PLACED, MOST_CROSSED = 100_000, 80
+"""Jobs and GPUs of a placement; and most jobs with all pairs in an answer: 3,240 pairs, some ten
+seconds the first time."""
 
 WORK_S = 3600.0
 """Work of a job of a queue of which nothing else is said."""
@@ -299,14 +294,13 @@ class RecommendationRequest(_SharingRequest):
         Raises:
             InputError: nothing is said of one of them.
         """
-        if all(job.work_s is None for job in self.jobs):
+        if not any(job.work_s is not None for job in self.jobs):
             return None
-        for job in self.jobs:
-            if job.work_s is None:
-                raise InputError(
-                    f"nothing is said of the work of {job.job}",
-                    fix=f"give work_s of each job, or --work {job.job}=1h",
-                )
+        if lacking := [job.job for job in self.jobs if job.work_s is None]:
+            raise InputError(
+                f"nothing is said of the work of {lacking[0]}",
+                fix=f"give work_s of each job, or --work {lacking[0]}=1h",
+            )
         return Work(tuple(job.work_s or 0.0 for job in self.each))
 
     def check(self) -> None:
@@ -328,8 +322,10 @@ class RecommendationRequest(_SharingRequest):
                 f"{len(self.running)} shares are of jobs that run, and {count} jobs are named",
                 fix="give a share of each job but the last, which is to join them",
             )
-        works = any(job.work_s is not None for job in self.jobs)
-        of_two = {"fine": self.fine, "an amount of work": works}
+        of_two = {
+            "fine": self.fine,
+            "an amount of work": any(job.work_s is not None for job in self.jobs),
+        }
         if count != ADVISED_JOBS and (given := [name for name, value in of_two.items() if value]):
             raise InputError(
                 f"{given[0]} does not apply to {count_of(count, 'job')}",
@@ -339,10 +335,9 @@ class RecommendationRequest(_SharingRequest):
 
 
 def _copies_of(job: str | JobRequest) -> JobCopies:
-    given: dict[str, Any] = {"job": job}
-    if not isinstance(job, str):
-        given = {field.name: getattr(job, field.name) for field in fields(job)}
-    return JobCopies(**given)
+    if isinstance(job, str):
+        return JobCopies(job=job)
+    return JobCopies(**{field.name: getattr(job, field.name) for field in fields(job)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -387,9 +382,6 @@ def _by_name(values: Iterable[tuple[str, float | None]]) -> dict[str, float]:
             )
     return limits
 
-
-# Pairs and sets that wait behind the first one.
-_MOST_PAIRS = 100
 
 _DAY_S = 86400.0
 
@@ -455,7 +447,7 @@ class LaunchRequest(_SharingRequest):
     limit_memory: bool = True
     duration_s: Annotated[float, Bounds(gt=0, le=400 * _DAY_S)] | None = None
     hang_s: Annotated[float, Bounds(gt=0, le=30 * _DAY_S)] | None = None
-    then: Annotated[tuple[JobsTogether, ...], Bounds(max_length=_MOST_PAIRS)] = ()
+    then: Annotated[tuple[JobsTogether, ...], Bounds(max_length=100)] = ()
     tries: Annotated[int, Bounds(ge=1, le=3)] = 1
     dry_run: bool = False
 

@@ -1,12 +1,11 @@
 """Answers about one to seven jobs on one GPU, and the best partners of a job."""
 
-import itertools
 import math
 import os
 import statistics
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -45,7 +44,7 @@ from advisor.decide.decision import (
 )
 from advisor.decide.limits import Request, cores_wanted
 from advisor.errors import InputError, NoSplitError
-from advisor.predict.predictions import CardFactor, lower_limit
+from advisor.predict.predictions import lower_limit
 from advisor.predict.profiles import MEASURED_ON, Profile, hold_several
 from advisor.predict.sets import OptionPredictor, active_idle_w, fills, is_by_physics
 from advisor.settings import Settings, job_folders
@@ -53,6 +52,7 @@ from advisor.validity.points import is_usable, with_solo_flags
 from advisor.validity.safe_counts import CheckedCounts, avoided_texts
 from advisor.wire import answers as wire
 from advisor.wire.answers import (
+    CardPower,
     ComponentsOfJob,
     Copies,
     DriftedJob,
@@ -70,8 +70,8 @@ from advisor_advice.conditions import (
     AdvisorInputs,
     ProfileSet,
     all_profiles,
-    begun_store,
     find_profiles,
+    stored_points,
 )
 from advisor_data.bundled import bundled_solo_points
 from advisor_models.registry import MOST_PAIRS, Manifest, OtherGpu
@@ -118,7 +118,7 @@ class ModelAdvice:
     manifest: Manifest
     warnings: tuple[str, ...]
     reasons: tuple[str, ...]
-    card: CardFactor | None = None
+    card: CardPower | None = None
     drifts: tuple[DriftedJob, ...] = ()
     measured: MeasuredTogether | None = None
     gpus: tuple[str, ...] = ()
@@ -129,8 +129,10 @@ class ModelAdvice:
         d, model = self.decision, self.manifest
         work, shown = d.same_work(d.chosen), d.picks() if every else None
         objectives = dict.fromkeys((d.request.objective.name, *(shown or ())))
-        options = d.options if every else d.best_of_each()
-        options_on_wire = {id(option): option_of(option, d, objectives) for option in options}
+        options_on_wire = {
+            id(option): option_of(option, d, objectives)
+            for option in (d.options if every else d.best_of_each())
+        }
         saved, lower = d.choice and d.choice.prediction.energy_saved.value, lower_limits(d)
         return wire.Recommendation(
             jobs=tuple(
@@ -173,7 +175,7 @@ class ModelAdvice:
             near=d.near_miss(),
             gpus=self.gpus,
             replicas=self.replicas,
-            card=self.card and self.card.summary,
+            card=self.card,
             drifts=self.drifts,
             measured=self.measured,
         )
@@ -262,7 +264,6 @@ class SetAdvisor:
         decisions, best_number = replicas(
             (advisor_of_set.outlook for advisor_of_set in sets), request
         )
-        several = itertools.starmap(_so_many, zip(sets, decisions, strict=False))
         job = self.outlook.profiles[0]
         # One was measured, so the bounds are the values.
         copies = (
@@ -278,7 +279,7 @@ class SetAdvisor:
                 energy_saved_idle=Interval.sure(0.0),
                 latency_p99_ms=Interval.sure(p99_ms) if (p99_ms := job.whole_gpu_p99_ms) else None,
             ),
-            *several,
+            *map(_so_many, sets, decisions),
         )
         of_best = sets[max(best_number.best, ADVISED_JOBS) - ADVISED_JOBS]
         return replace(of_best.answer(request), replicas=replace(best_number, copies=copies))
@@ -371,10 +372,12 @@ def _width(figures: OtherGpu) -> str:
     if all(factor == 1 for factor in figures.widening.values()):
         return f"intervals are no wider, since leaving out the {_left_out(figures)} took none"
     factors = [f"{factor:.2g} times for {name}" for name, factor in figures.widening.items()]
-    widths = f"intervals are wider: {listed(factors)}, "
-    if figures.left_out:
-        return f"{widths}which leaving out the {_left_out(figures)} took"
-    return f"{widths}somewhat more than for GPUs of one model that were left out"
+    by_what = (
+        f"which leaving out the {_left_out(figures)} took"
+        if figures.left_out
+        else "somewhat more than for GPUs of one model that were left out"
+    )
+    return f"intervals are wider: {listed(factors)}, {by_what}"
 
 
 def _left_out(figures: OtherGpu) -> str:
@@ -394,8 +397,7 @@ def promised_p99_ms(jobs: Iterable[str], jobs_dir: Path) -> dict[str, float]:
 
     A job without a file, or with a faulty one, has promised nothing: advice needs no job files.
     """
-    promised = {job: _promised_ms(job, jobs_dir) for job in jobs}
-    return {job: most_ms for job, most_ms in promised.items() if most_ms is not None}
+    return {job: ms for job in jobs if (ms := _promised_ms(job, jobs_dir)) is not None}
 
 
 def _promised_ms(job: str, jobs_dir: Path) -> float | None:
@@ -415,10 +417,9 @@ def _read(name: str, _changed_ns: int) -> float | None:
     # Loading YAML takes a tenth of a short answer.
     from advisor.formats.job_file import load_job
 
-    try:
+    with suppress(InputError):
         return load_job(path).max_p99_ms
-    except InputError:
-        return None
+    return None
 
 
 def _energy_per_unit(
@@ -429,10 +430,7 @@ def _energy_per_unit(
         return None
     alone_j = profile.whole_gpu_power_w / profile.whole_gpu_rate
     shared_j = None if saved is None else alone_j * (1 - saved)
-    limits = (
-        lower_limit.energy_saved.value for lower_limit in lower if profile.job in lower_limit.jobs
-    )
-    less = next(limits, None)
+    less = next((of.energy_saved.value for of in lower if profile.job in of.jobs), None)
     return wire.EnergyPerUnit(
         alone_j=alone_j,
         shared_j=shared_j,
@@ -446,10 +444,9 @@ def lower_limits(d: Decision) -> tuple[wire.LowerLimit, ...]:
     if hold_several(d.profiles):
         return ()
     if chosen is None:
-        alone = {profile.job: profile for profile in d.profiles}.values()
         limits = (
             lower_limit([profile], profile.whole_gpu_power_w, [request.floor(profile)])
-            for profile in alone
+            for profile in {profile.job: profile for profile in d.profiles}.values()
         )
     else:
         p = chosen.prediction
@@ -519,9 +516,10 @@ def _saved_to_the_end(option: RatedSplit, d: Decision) -> Interval | None:
 def needs_of(d: Decision) -> Needs:
     """What the jobs take beside SMs and power."""
     memory = [profile.memory_used_mib for profile in d.profiles]
-    each = d.chosen.split.each_gpu
     return Needs(
-        memory_mib=max(sum(memory[n] or 0 for n in on) for on in each) if all(memory) else None,
+        memory_mib=max(sum(memory[n] or 0 for n in on) for on in d.chosen.split.each_gpu)
+        if all(memory)
+        else None,
         memory_of_mib=d.request.memory_mib,
         host_cores=cores_wanted(d.profiles),
         mps_clients=sum(profile.mps_clients for profile in d.profiles),
@@ -532,10 +530,7 @@ def needs_of(d: Decision) -> Needs:
 def _so_many(of: SetAdvisor, d: Decision) -> Copies:
     """A decision on copies of a job, in the numbers of all of them together."""
     option = option_of(shown := d.sharing_or_nearest, d)
-    rates = [job.rate for job in option.jobs]
-    rate = Interval(
-        *(sum(values) for values in zip(*((r.value, r.low, r.high) for r in rates), strict=True))
-    )
+    rate = Interval(*map(sum, zip(*(astuple(job.rate) for job in option.jobs), strict=True)))
     joules = option.power_w.value / rate.value
     low, high = shown.prediction.efficiency_factors or (1.0, 1.0)
     p99s = [job.latency_p99_ms for job in option.jobs if job.latency_p99_ms]
@@ -608,8 +603,8 @@ def best_partners(
         StoreError: the store cannot be read.
     """
     profile_set = find_profiles([job, job], settings, gpu_model)
-    others = all_profiles(settings, profile_set.a.gpu_model)
-    every = (profile_set.a, *(p for name, p in sorted(others.items()) if name != job))
+    others = sorted(all_profiles(settings, profile_set.a.gpu_model).items())
+    every = (profile_set.a, *(p for name, p in others if name != job))
     inputs = AdvisorInputs.read(ProfileSet(every, ()), settings, any_of=True)
     filled, _ = inputs.profile_set.with_idle_power_filled(inputs.model.manifest.fill)
     there, profiles = inputs.conditions.applied(OptionPredictor(inputs.model), filled.profiles)
@@ -625,24 +620,22 @@ def best_partners(
     for other in profiles:
         pair = (profiles[0], other)
         outlook = Outlook(pair, there, inputs.checked, inputs.conditions.splits_of(pair))
-        try:
-            decision = decide(outlook, request.of(pair))
-        except (InputError, NoSplitError):
-            continue
-        partners += partner_of(decision)
+        with suppress(InputError, NoSplitError):
+            partners += partner_of(decide(outlook, request.of(pair)))
     examples = {point.job for point in bundled_solo_points()}
     partners.sort(
         key=lambda p: (p.partner in examples, p.verdict != "share", -p.gpu_time_saved.value)
     )
     used_mib, card_mib = profile_set.a.memory_used_mib, request.memory_mib
-    fit = int(MEMORY_PART * card_mib / used_mib) if used_mib and card_mib is not None else None
     return Partners(
         job=job,
         gpu_model=profile_set.a.gpu_model,
         looked_at=len(profiles),
         partners=tuple(partners[:10]),
         size=_best_size(profile_set.a),
-        copies_by_memory=fit,
+        copies_by_memory=int(MEMORY_PART * card_mib / used_mib)
+        if used_mib and card_mib is not None
+        else None,
     )
 
 
@@ -663,14 +656,14 @@ def _best_size(profile: Profile) -> Size | None:
 
 def curve_of(profile: Profile, *, bundled: bool) -> JobCurve:
     """What a job does alone at its measured shares."""
-    speeds = profile.values["rate"] / profile.whole_gpu_rate
+    speeds = (profile.values["rate"] / profile.whole_gpu_rate).tolist()
     return JobCurve(
         job=profile.job,
         rate_unit=profile.rate_unit,
         rate=profile.whole_gpu_rate,
         power_w=profile.whole_gpu_power_w,
         shares=tuple(profile.shares.tolist()),
-        speeds=tuple(round(speed, DIGITS) for speed in speeds.tolist()),
+        speeds=tuple(round(speed, DIGITS) for speed in speeds),
         size=_best_size(profile),
         bundled=bundled,
     )
@@ -680,8 +673,8 @@ def partner_of(decision: Decision) -> Iterator[Partner]:
     """The second job as the first one's partner; nothing where they are not to share."""
     if (option := decision.sharing_option) is None:
         return
-    prices = decision.request.policy.prices
-    savings, (part, other) = savings_of(option.prediction, prices), option.prediction.parts
+    savings = savings_of(option.prediction, decision.request.policy.prices)
+    part, other = option.prediction.parts
     yield Partner(
         partner=decision.profiles[1].job,
         verdict=decision.verdict,
@@ -703,10 +696,10 @@ def components_of_job(
         InputError: the job has no profile, or no window that can be trusted.
         StoreError: the store cannot be read.
     """
-    profile = find_profiles([name], settings, gpu_model).a
-    with begun_store(settings) as store:
-        stored = store.solo_points(job=name) if store else []
-    return components_by_share(profile, [*stored, *bundled_solo_points()])
+    return components_by_share(
+        find_profiles([name], settings, gpu_model).a,
+        [*stored_points(settings, [name]), *bundled_solo_points()],
+    )
 
 
 def components_by_share(profile: Profile, points: Iterable[SoloPoint]) -> ComponentsOfJob:

@@ -159,13 +159,12 @@ def _answer(
     wire_request: RecommendationRequest, settings: Settings, profiles: str | Path | None
 ) -> _Advice:
     request, file = request_of(wire_request, settings), None if profiles is None else Path(profiles)
-    several = len(wire_request.names) > 1
     profile_set = find_profiles(
         wire_request.looked_at,
         settings,
         wire_request.gpu_model,
         file,
-        several_gpus=several,
+        several_gpus=len(wire_request.names) > 1,
         power_limit_w=wire_request.power_limit_w,
     )
     set_advisor = SetAdvisor.of(AdvisorInputs.read(profile_set, settings, wire_request.gpu_uuid))
@@ -231,6 +230,6 @@ def replicas(
         power_limit_w=power_limit,
         isolate=isolate,
         host_cores=cores,
+        words=True,
     )
-    given, answer = _answer(request, read_settings(), profiles)
-    return replace(answer, said=said(given))
+    return _answer(request, read_settings(), profiles)[1]

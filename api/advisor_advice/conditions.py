@@ -13,7 +13,6 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import astuple, dataclass, field, replace
-from operator import attrgetter
 from pathlib import Path
 from typing import TypeAlias
 
@@ -29,7 +28,6 @@ from advisor.core.records import (
     UNCOUNTED_UNIT,
     Observation,
     PairPoint,
-    Record,
     SoloPoint,
     grouped,
 )
@@ -46,7 +44,6 @@ from advisor.predict.measured import (
     windows_of,
 )
 from advisor.predict.predictions import (
-    CardFactor,
     CardPredictor,
     LimitPredictor,
     Prediction,
@@ -73,7 +70,7 @@ from advisor.settings import Settings
 from advisor.validity.drift import Compared, drifts_of, find_drifts, widened
 from advisor.validity.points import is_usable, newest_program, undisputed, why_no_profile
 from advisor.validity.safe_counts import CheckedCounts, check_for
-from advisor.wire.answers import DriftedJob, MeasuredTogether
+from advisor.wire.answers import CardPower, DriftedJob, MeasuredTogether
 from advisor_data import Store, is_begun, open_store
 from advisor_data.bundled import (
     GPU_MODEL,
@@ -185,21 +182,18 @@ def find_profiles(
             `several_gpus`, and that is not meant.
         StoreError: the store cannot be read.
     """
-    stored = stored_points(settings, dict.fromkeys(names))
-    by_name = profiles_by_name(stored, names)
-    if file:
-        given = profiles_by_name(points := _solo_points(read_points(file)), names)
-        by_name = {name: given[name].before(of_job) for name, of_job in by_name.items()}
-        stored += points
+    given, stored = _solo_points(file), stored_points(settings, dict.fromkeys(names))
+    first, then = (profiles_by_name(points, names) for points in (given, stored))
+    by_name = {name: first[name].before(then[name]) for name in names}
     if not _in_common(by_name, gpu_model):
         # Only now: reading the bundled points takes time.
         bundled = profiles_by_name(bundled_solo_points(set(names)), names, bundled=True)
         by_name = {name: of_job.before(bundled[name]) for name, of_job in by_name.items()}
     if not _in_common(by_name, gpu_model):
-        by_name = or_estimated(by_name, stored)
+        by_name = or_estimated(by_name, [*stored, *given])
     for name in names:
         if not by_name[name].profiles:
-            raise no_profile(name, _profiled_jobs(settings, file), points=stored)
+            raise no_profile(name, _profiled_jobs(settings, given), points=[*stored, *given])
     return on_single_gpu(
         names, by_name, gpu_model, several_gpus=several_gpus, power_limit_w=power_limit_w
     )
@@ -226,9 +220,12 @@ def local_profiles(settings: Settings, file: Path | None = None) -> dict[tuple[s
         InputError: the file cannot be read.
         StoreError: the store cannot be read.
     """
-    sources = [stored_points(settings, [None]), _solo_points(read_points(file)) if file else []]
-    by_source = [make_profiles(undisputed(points)) for points in sources]
-    return {(model, job): p for of in by_source for (job, model), p in of.items() if p.gpus == 1}
+    return {
+        (model, job): profile
+        for points in (stored_points(settings, [None]), _solo_points(file))
+        for (job, model), profile in make_profiles(undisputed(points)).items()
+        if profile.gpus == 1
+    }
 
 
 def profiles_by_name(
@@ -286,22 +283,20 @@ def on_single_gpu(
     """
     model = _common_model(names, profiles_by_job, gpu_model)
     in_common = _in_common({n: profiles_by_job[n] for n in names}, None)
-    others = () if gpu_model else sorted(in_common - {model})
     bundled = tuple(name for name in dict.fromkeys(names) if model in profiles_by_job[name].bundled)
     profiles = tuple(profiles_by_job[name].profiles[model] for name in names)
     for profile in profiles:
         check_single_gpu(profile.job, 1 if several_gpus else profile.gpus)
     if power_limit_w is not None:
         profiles = tuple(under_limit(profile, power_limit_w) for profile in profiles)
-    return ProfileSet(profiles, bundled, tuple(others))
+    return ProfileSet(profiles, bundled, () if gpu_model else tuple(sorted(in_common - {model})))
 
 
 def no_profile(
     name: str, profiled_jobs: Iterable[str], points: Iterable[SoloPoint] = ()
 ) -> InputError:
     """What to do about a job without a profile: measure it, or spell it as it is spelled."""
-    profiled = set(profiled_jobs)
-    if name not in profiled:
+    if name not in (profiled := set(profiled_jobs)):
         return unknown_job(name, profiled)
     mine = [point for point in points if point.job == name]
     if len(undisputed(mine)) < len(mine):
@@ -363,29 +358,27 @@ def _common_model(
     nearest = min(lacking, key=lambda model: len(lacking[model]))
     named, rest = lacking[nearest][:_NAMED], len(lacking[nearest]) - _NAMED
     more = f" and {rest} more" if rest > 0 else ""
-    is_amd = vendor_of(nearest) == "amd"
-    untried = "; profiling was not tested on AMD: check its figures" if is_amd else ""
+    untried = "; profiling was not tested on AMD: check its figures"
     profiled = "; ".join(f"{name} on {', '.join(profiles[name])}" for name in named)
     raise InputError(
         f"no profile on {nearest}: {', '.join(named)}{more}",
         why=f"profiled were {profiled}, and rates and power of a job differ between GPU models",
         fix=f"on that GPU: {' && '.join(f'advisor profile {name}' for name in named)}; then there "
-        f"are recommendations for it, whether the model has seen it or not{untried}",
+        "are recommendations for it, whether the model has seen it or not"
+        f"{untried if vendor_of(nearest) == 'amd' else ''}",
     )
 
 
-def _profiled_jobs(settings: Settings, file: Path | None) -> set[str]:
+def _profiled_jobs(settings: Settings, given: Iterable[SoloPoint]) -> set[str]:
     """Names of the jobs that are defined or measured."""
     from advisor.formats.job_file import sound_jobs  # only here: what reads YAML takes time to load
 
-    given = _solo_points(read_points(file)) if file else []
     points = (*given, *stored_points(settings, [None]), *bundled_solo_points())
-    defined, _ = sound_jobs(settings.jobs_dir)
-    return {job.name for job in defined} | {point.job for point in points}
+    return {of.name for of in sound_jobs(settings.jobs_dir)[0]} | {point.job for point in points}
 
 
-def _solo_points(points: Iterable[Record]) -> list[SoloPoint]:
-    return [point for point in points if isinstance(point, SoloPoint)]
+def _solo_points(file: Path | None) -> list[SoloPoint]:
+    return [point for point in (read_points(file) if file else ()) if isinstance(point, SoloPoint)]
 
 
 def _estimated_profiles(points: Iterable[SoloPoint]) -> dict[str, Profile]:
@@ -481,14 +474,18 @@ def expected_of(
             p for job in observation.jobs if (p := profiles.get((job, observation.gpu_model)))
         )
         split = _launched_split(observation)
-        whole = split and len(profiled) == len(observation.parts) and is_within(split, profiled)
-        if split and whole and not _is_doubtful(observation, profiled, checked):
+        if (
+            split
+            and len(profiled) == len(observation.parts)
+            and is_within(split, profiled)
+            and not _is_doubtful(observation, profiled, checked)
+        ):
             groups[profiled].append((observation, split))
     predictions: list[Expected] = []
-    of_any = OptionPredictor(predictor)
     for profiled, together in groups.items():
         splits = list(dict.fromkeys(split for _, split in together))
-        expected = dict(zip(splits, of_any.predict(profiled, splits), strict=True))
+        of_splits = OptionPredictor(predictor).predict(profiled, splits)
+        expected = dict(zip(splits, of_splits, strict=True))
         predictions += [
             Expected(observation, profiled, expected[split])
             for observation, split in together
@@ -502,30 +499,32 @@ def compared(expected: Iterable[Expected]) -> Iterator[Compared]:
     """All rates, and the power once for each job, of every observation."""
     for pair in expected:
         observation = pair.observation
-        setting = f"{' + '.join(observation.jobs)} {pair.prediction.split}"
         rates = zip(
             observation.jobs,
             _rates_as_profiled(observation, pair.profiles),
             pair.prediction.parts,
             strict=True,
         )
-        values = [(job, "rate", rate, predicted.rate) for job, rate, predicted in rates]
-        power = [
-            (job, "power", observation.power_w, pair.prediction.power_w) for job in observation.jobs
-        ]
+        values = (
+            *((job, "rate", rate, predicted.rate) for job, rate, predicted in rates),
+            *(
+                (job, "power", observation.power_w, pair.prediction.power_w)
+                for job in observation.jobs
+            ),
+        )
         yield from (
             Compared(
                 job=job,
                 gpu_model=observation.gpu_model,
                 gpu_uuid=observation.gpu_uuid,
                 quantity="rate" if quantity == "rate" else "power",
-                setting=setting,
+                setting=f"{' + '.join(observation.jobs)} {pair.prediction.split}",
                 observed=observed,
                 expected=interval,
                 at=observation.started_at,
                 software=_software_of(observation),
             )
-            for job, quantity, observed, interval in dict.fromkeys((*values, *power))
+            for job, quantity, observed, interval in dict.fromkeys(values)
             if observed
         )
 
@@ -552,30 +551,28 @@ def card_logs(expected: Iterable[Expected], gpu_uuid: str) -> dict[tuple[str, ..
     """By jobs, log of observed over expected power on a card: of those that tell of the card."""
     ratios: defaultdict[tuple[str, ...], list[float]] = defaultdict(list)
     for pair in expected:
-        on_another = not any(gpu_uuid in profile.gpu_uuids for profile in pair.profiles)
-        observation = pair.observation
+        observation, limit_w = pair.observation, pair.profiles[0].power_limit_w
         rates = [part.rate for part in observation.parts if part.rate]
         if (
-            observation.gpu_uuid != gpu_uuid
-            or not on_another
-            or len(rates) < len(observation.parts)
+            observation.gpu_uuid == gpu_uuid
+            and not any(gpu_uuid in profile.gpu_uuids for profile in pair.profiles)
+            # Of more than two jobs physics errs by more than cards differ.
+            and len(rates) == len(observation.parts) == ADVISED_JOBS
+            and pair.prediction.split.is_limited
+            and observation.power_w
         ):
-            continue
-        # Of more than two jobs physics errs by more than cards differ.
-        is_pair = len(observation.parts) == ADVISED_JOBS
-        if not is_pair or not pair.prediction.split.is_limited or not observation.power_w:
-            continue
-        limit_w = pair.profiles[0].power_limit_w
-        ratio = observation_ratio(observation.power_w, rates, pair.prediction, limit_w)
-        if ratio is not None:
-            ratios[observation.jobs].append(ratio)
+            ratio = observation_ratio(observation.power_w, rates, pair.prediction, limit_w)
+            if ratio is not None:
+                ratios[observation.jobs].append(ratio)
     return dict(ratios)
 
 
 def _launched_split(observation: Observation) -> Split | None:
     split = measured_split(observation.mode, (part.share_percent for part in observation.parts))
-    low = tuple(n for n, part in enumerate(observation.parts) if part.below_normal)
-    return split and replace(split, below_normal=low)
+    return split and replace(
+        split,
+        below_normal=tuple(n for n, part in enumerate(observation.parts) if part.below_normal),
+    )
 
 
 def measured_split(mode: str, shares_percent: Iterable[float]) -> Split | None:
@@ -622,11 +619,8 @@ def outdated_check(home: Path, gpu_model: str, versions: Mapping[str, str]) -> s
     check = check_for(gpu_model, all_checks(home)) if versions else None
     libraries = {name: version for name, version in versions.items() if name != "driver"}
     changed = check and check.differs_from(versions.get("driver", check.driver), libraries)
-    if not changed:
-        return ""
-    return (
-        f"safe counts of the {gpu_model} were found with other software ({changed}): advisor check"
-    )
+    text = f"safe counts of the {gpu_model} were found with other software"
+    return f"{text} ({changed}): advisor check" if changed else ""
 
 
 def outdated_checks(observations: Iterable[Observation], home: Path) -> dict[str, str]:
@@ -635,18 +629,18 @@ def outdated_checks(observations: Iterable[Observation], home: Path) -> dict[str
     Raises:
         StoreError: a stored check cannot be read.
     """
-    in_time = sorted(observations, key=lambda o: o.started_at)
     newest = {
         observation.gpu_model: software
-        for observation in in_time
+        for observation in sorted(observations, key=lambda o: o.started_at)
         if (software := _software_of(observation))
     }
-    changes = {
-        # Texts such as `driver 580.159.04`.
-        model: outdated_check(home, model, dict(t.split(" ", 1) for t in software if " " in t))
+    return {
+        model: text
         for model, software in newest.items()
+        # Texts such as `driver 580.159.04`.
+        for versions in [dict(text.split(" ", 1) for text in software if " " in text)]
+        if (text := outdated_check(home, model, versions))
     }
-    return {model: text for model, text in changes.items() if text}
 
 
 def _software_of(observation: Observation) -> tuple[str, ...]:
@@ -681,7 +675,7 @@ class Conditions:
     """
 
     gpu_uuid: str | None = None
-    factor: CardFactor | None = None
+    factor: CardPower | None = None
     drifts: tuple[DriftedJob, ...] = ()
     outdated: Mapping[str, str] = field(default_factory=dict[str, str])
     windows: Windows = field(default_factory=dict[tuple[str, ...], Sequence[Window]])
@@ -695,8 +689,11 @@ class Conditions:
         Raises:
             StoreError: the store cannot be read.
         """
-        factor = stored_factor(gpu_model, gpu_uuid, self.expected, store)
-        return replace(self, gpu_uuid=gpu_uuid, factor=factor)
+        return replace(
+            self,
+            gpu_uuid=gpu_uuid,
+            factor=stored_factor(gpu_model, gpu_uuid, self.expected, store),
+        )
 
     def only_card(self, gpu_model: str) -> str | None:
         """The card of that model that all launches ran on; None: there are none, or several."""
@@ -736,7 +733,7 @@ class Conditions:
             profiles = predictor.brought
         return predictor, tuple(profiles)
 
-    def card_of(self, profiles: Sequence[Profile]) -> CardFactor | None:
+    def card_of(self, profiles: Sequence[Profile]) -> CardPower | None:
         """The factor, where it changes the power of these jobs."""
         factor = None if hold_several(profiles) else self.factor
         is_used = factor and any(factor.gpu_uuid not in p.gpu_uuids for p in profiles)
@@ -767,8 +764,9 @@ class Conditions:
 
     def warnings(self, profiles: Sequence[Profile]) -> Iterator[str]:
         """What is to be said of it."""
-        if (factor := self.card_of(profiles)) and abs(factor.log_factor) > factor.log_stderr:
-            yield factor.text
+        card = self.card_of(profiles)
+        if card and abs(math.log(card.power_factor.value)) > card.log_stderr:
+            yield card.text
         for drift in self.drifts_of(profiles):
             yield f"{drift.text}; intervals are wider: advisor profile {drift.job}"
         if text := self.outdated.get(profiles[0].gpu_model):
@@ -781,24 +779,28 @@ class Conditions:
     def _hours(self, profiles: Sequence[Profile]) -> list[Expected]:
         """Those on their GPU model; what these very jobs did is among the windows."""
         model, jobs = profiles[0].gpu_model, tuple(sorted(p.job for p in profiles))
-        hours = [(hour, hour.observation) for hour in self.hours]
-        return [hour for hour, of in hours if of.gpu_model == model and of.jobs != jobs]
+        return [
+            hour
+            for hour in self.hours
+            if hour.observation.gpu_model == model and hour.observation.jobs != jobs
+        ]
 
     def _windows(self, profiles: Sequence[Profile]) -> Windows:
         """What was measured; of jobs that drift only what was measured since then."""
-        since = max((drift.since for drift in self._drifts(profiles).values()), default="")
         if hold_several(profiles):
             return {}  # what was measured of its neighbours was on one GPU
-        if not since:
+        if not (since := max((drift.since for drift in self.drifts_of(profiles)), default="")):
             return self.windows
-        newer = {
-            jobs: [w for w in of if w.started_at >= since] for jobs, of in self.windows.items()
+        return {
+            jobs: windows
+            for jobs, of in self.windows.items()
+            if (windows := [w for w in of if w.started_at >= since])
         }
-        return {jobs: windows for jobs, windows in newer.items() if windows}
 
     def _drifts(self, profiles: Sequence[Profile]) -> Mapping[tuple[str, str], DriftedJob]:
-        names = [profile.job for profile in profiles]
-        return drifts_of(self.drifts, names, profiles[0].gpu_model, self.gpu_uuid)
+        return drifts_of(
+            self.drifts, [p.job for p in profiles], profiles[0].gpu_model, self.gpu_uuid
+        )
 
 
 NOTHING = Conditions()
@@ -830,11 +832,10 @@ def read_conditions(
             gpu_model, gpu_uuid or experience.only_card(gpu_model), store
         )
         windows = measured_windows(profiles, checks, store, any_of=any_of, newest=newest)
-    conditions = replace(conditions, windows=windows)
-    if driver is None:
-        return conditions
-    changed = outdated_check(settings.home, gpu_model, {"driver": driver})
-    return replace(conditions, outdated={**conditions.outdated, gpu_model: changed})
+    outdated = dict(conditions.outdated)
+    if driver is not None:
+        outdated[gpu_model] = outdated_check(settings.home, gpu_model, {"driver": driver})
+    return replace(conditions, windows=windows, outdated=outdated)
 
 
 def experience_of(
@@ -944,14 +945,17 @@ def fitted_kernels(launches: Iterable[Expected]) -> FittedKernels:
                 )
             )
             if fit["kernels_per_unit_stderr"] < _MOST_ERROR * fit["kernels_per_unit"]:
-                kernels = Kernels(
-                    per_unit=fit["kernels_per_unit"],
-                    hold_s=fit["kernel_hold_s"],
-                    source="fitted",
+                fitted[profile.job, profile.gpu_model].append(
+                    Kernels(
+                        per_unit=fit["kernels_per_unit"],
+                        hold_s=fit["kernel_hold_s"],
+                        source="fitted",
+                    )
                 )
-                fitted[profile.job, profile.gpu_model].append(kernels)
-    by_number = attrgetter("per_unit")
-    return {key: sorted(of, key=by_number)[len(of) // 2] for key, of in fitted.items()}
+    return {
+        key: sorted(of, key=lambda kernels: kernels.per_unit)[len(of) // 2]
+        for key, of in fitted.items()
+    }
 
 
 def checks_of(settings: Settings) -> _Checked:
@@ -961,7 +965,7 @@ def checks_of(settings: Settings) -> _Checked:
 
 def stored_factor(
     gpu_model: str, gpu_uuid: str | None, expected: Iterable[Expected], store: Store | None
-) -> CardFactor | None:
+) -> CardPower | None:
     """The factor of a card, by what is known of it and of others of its model.
 
     A card that is not known has none. Without a store there are only the bundled points.
@@ -977,8 +981,9 @@ def stored_factor(
             points += undisputed(store.page(SoloPoint, [name], span).records)
     references: dict[str, dict[str, float]] = {}
     if any(point.gpu_uuid == gpu_uuid for point in points):
-        profiles = profiles_of({point.job for point in points}, store)
-        references = reference_logs(points, profiles, gpu_model)
+        references = reference_logs(
+            points, profiles_of({point.job for point in points}, store), gpu_model
+        )
     return card_factor(gpu_uuid, references, card_logs(expected, gpu_uuid))
 
 
@@ -1059,15 +1064,21 @@ def measured_windows(
         # Of a queue all are read at once: asking for each pair takes longer.
         sets = [None] if any_of else sets_of([p.job for p in profiles])
         points = [p for jobs in sets for p in store.pair_points(jobs=jobs, gpu_model=gpu_model)]
-        alone = _alone_of(p for job in by_job if points for p in store.solo_points(job=job))
-        windows += _of_points(undisputed(points), by_job, alone)
+        windows += _of_points(
+            undisputed(points),
+            by_job,
+            _alone_of(p for job in by_job if points for p in store.solo_points(job=job)),
+        )
         stored = [o for jobs in sets for o in store.observations(jobs=jobs, gpu_model=gpu_model)]
     for observation in undisputed([*newest, *stored]):
         profiled = [by_job[job] for job in observation.jobs if job in by_job]
         split = _launched_split(observation) if len(profiled) == len(observation.jobs) else None
         if split and not _is_doubtful(observation, profiled, checked):
-            rates = _rates_as_profiled(observation, profiled)
-            window = replace(_window(split, observation), is_launch=True, rates=rates)
+            window = replace(
+                _window(split, observation),
+                is_launch=True,
+                rates=_rates_as_profiled(observation, profiled),
+            )
             windows.append((observation.jobs, window))
     return {
         names: tuple(window for _, window in of_jobs)

@@ -71,7 +71,7 @@ def recommended(
     options = options_to_try(given.decision, launch.request.tries)
     if not (options and (measured or given.decision.choice)):
         raise _apart(given.decision, joins=False)
-    made = [_to_launch(option, jobs, given, profile_set, criteria) for option in options]
+    made = (_to_launch(option, jobs, given, profile_set, criteria) for option in options)
     return [(_on_host(pair, profile_set, launch, settings), notes) for pair, notes in made]
 
 
@@ -104,10 +104,12 @@ def joining(
     """
     jobs = [*(part.job for part in parts), job]
     profile_set, criteria = criteria_of(jobs, launch, settings)
-    kept = with_kept(criteria, parts, profile_set.profiles)
-    criteria = replace(kept, host_cores=float(len(available_cores())))
-    set_advisor = SetAdvisor.of(AdvisorInputs.read(profile_set, settings, launch.gpu_uuid))
-    given = set_advisor.answer(criteria, running)
+    criteria = replace(
+        with_kept(criteria, parts, profile_set.profiles), host_cores=float(len(available_cores()))
+    )
+    given = SetAdvisor.of(AdvisorInputs.read(profile_set, settings, launch.gpu_uuid)).answer(
+        criteria, running
+    )
     if given.decision.choice is None:
         raise _apart(given.decision, joins=True)
     pair, notes = _to_launch(given.decision.chosen, jobs, given, profile_set, criteria)
@@ -146,14 +148,13 @@ def _to_launch(
     profile_set: ProfileSet,
     criteria: Request,
 ) -> tuple[LaunchSet, tuple[str, ...]]:
-    choice = option.prediction
-    chosen = LaunchSet(split=choice.split, parts=tuple(LaunchPart(job=job) for job in jobs))
-    forecast = _forecast(choice, given.manifest, profile_set)
-    promised = _promising(_with_profiles(chosen, profile_set), profile_set, criteria)
-    return replace(promised, forecast=forecast), (
-        *_changed(jobs, profile_set),
-        *given.warnings,
+    chosen = LaunchSet(
+        split=option.prediction.split,
+        parts=tuple(LaunchPart(job=job) for job in jobs),
+        forecast=_forecast(option.prediction, given.manifest, profile_set),
     )
+    promised = _promising(_with_profiles(chosen, profile_set), profile_set, criteria)
+    return promised, (*_changed(jobs, profile_set), *given.warnings)
 
 
 def _promising(made: LaunchSet, profile_set: ProfileSet, criteria: Request) -> LaunchSet:
@@ -196,8 +197,6 @@ def _criteria(
     jobs: Sequence[Job], profile_set: ProfileSet, launch: ResolvedLaunch, settings: Settings
 ) -> Request:
     names, request = [job.name for job in jobs], launch.request
-    promised_ms = {job.name: job.max_p99_ms for job in jobs if job.max_p99_ms is not None}
-    limits_ms = {job: most for job, most in request.p99_by_job_ms.items() if job in names}
     # A limit for all servers says nothing of a set in a queue without one.
     is_for_these = (not request.then and {job.job for job in request.jobs} <= {*names}) or any(
         profile.serving for profile in profile_set.profiles
@@ -205,7 +204,8 @@ def _criteria(
     return Request(
         policy=request.policy(settings.policy),
         min_speed={job: least for job, least in request.min_speeds().items() if job in names},
-        max_p99_ms=promised_ms | limits_ms,
+        max_p99_ms={job.name: job.max_p99_ms for job in jobs if job.max_p99_ms is not None}
+        | {job: most for job, most in request.p99_by_job_ms.items() if job in names},
         default_max_p99_ms=request.max_p99_ms if is_for_these else None,
         max_power_w=request.max_power_w,
         memory_mib=launch.memory_mib,
@@ -219,7 +219,8 @@ def _profiles_for(names: Sequence[str], launch: ResolvedLaunch, settings: Settin
         launch.gpu_model,
         launch.profiles,
         several_gpus=True,
-        power_limit_w=launch.power_limit_w,
+        # That the card is to have, or has where it was seen.
+        power_limit_w=launch.request.power_limit_w or (launch.card and launch.card.power_limit_w),
     )
 
 
@@ -281,16 +282,18 @@ def _expected(
         return without, (f"no forecast: {error}",)
     if math.isnan(expected.power_w.value):
         return without, ("no forecast: the idle power of the GPU is not known", *warnings)
-    forecast = _forecast(expected, manifest, profile_set)
     said = (f"expected: {text}" for text in _broken(without, expected))
-    return replace(without, forecast=forecast), (*said, *warnings)
+    return replace(without, forecast=_forecast(expected, manifest, profile_set)), (*said, *warnings)
 
 
 def _broken(pair: LaunchSet, expected: Prediction) -> tuple[str, ...]:
     """What jobs have promised and are not expected to keep."""
-    tails_ms = [part.latency_p99_ms and part.latency_p99_ms.value for part in expected.parts]
-    speeds = [part.speed.value for part in expected.parts]
-    return Trial(pair, speeds, tails_ms, expected.power_w.value).broken
+    return Trial(
+        pair,
+        [part.speed.value for part in expected.parts],
+        [part.latency_p99_ms and part.latency_p99_ms.value for part in expected.parts],
+        expected.power_w.value,
+    ).broken
 
 
 def _predicted(
@@ -304,8 +307,9 @@ def _predicted(
         StoreError: the store cannot be read.
     """
     predictor = Registry(settings.home / "models").open_champion()
-    of_card = (card.uuid, card.driver) if card else (None, None)
-    conditions = read_conditions(settings, predictor, profile_set.profiles, *of_card)
+    conditions = read_conditions(
+        settings, predictor, profile_set.profiles, card and card.uuid, card and card.driver
+    )
     filled, assumed = profile_set.with_idle_power_filled(predictor.manifest.fill)
     model, profiles = conditions.applied(OptionPredictor(predictor), filled.profiles)
     (expected,) = model.predict(profiles, [pair.split])
@@ -330,9 +334,12 @@ def renewed(
         ModelError: there is no model, or it is damaged.
         StoreError: the store cannot be read.
     """
-    names = [job.name for job in pair.jobs]
     profile_set = find_profiles(
-        names, settings, gpu.model, several_gpus=True, power_limit_w=gpu.power_limit_w
+        [job.name for job in pair.jobs],
+        settings,
+        gpu.model,
+        several_gpus=True,
+        power_limit_w=gpu.power_limit_w,
     )
     at_rates = (
         with_rate(profile, demand or part.solo_rate or profile.whole_gpu_rate)
@@ -378,10 +385,9 @@ def better(
         AdvisorInputs.read(profile_set, settings, gpu.uuid, newest=observations)
     )
     request = Request(policy=settings.policy, memory_mib=gpu.memory_mib)
-    option = set_advisor.decide(with_kept(request, pair.parts, set_advisor.outlook.profiles)).choice
-    if option is None:
+    kept = with_kept(request, pair.parts, set_advisor.outlook.profiles)
+    if (option := set_advisor.decide(kept).choice) is None:
         return Resplit(refused="no split of them saves anything and keeps all limits"), None
-    manifest = set_advisor.inputs.model.manifest
     splits = pair.split, option.split
     now, then = set_advisor.outlook.predict(splits)
     by = OBJECTIVES[DEFAULT_OBJECTIVE]
@@ -391,7 +397,7 @@ def better(
         return replace(
             offer, refused=f"they run at the best split that is known: {option.name}"
         ), None
-    forecast = _forecast(then, manifest, profile_set)
+    forecast = _forecast(then, set_advisor.inputs.model.manifest, profile_set)
     made = replace(pair, split=option.split, forecast=forecast and _as_here(pair, forecast))
     return _offered(offer, made, profile_set, gpu)
 
@@ -399,12 +405,12 @@ def better(
 def _whole(pair: LaunchSet, profile_set: ProfileSet, gpu: Gpu) -> tuple[Resplit, LaunchSet | None]:
     """The whole GPU for the job that is left."""
     (part,), (profile,), (share,) = pair.parts, profile_set.profiles, pair.split.shares
-    saved = _rest(profile, share, pair.split.sharing) or 0.0
+    gain = Interval.sure(1 - (_rest(profile, share, pair.split.sharing) or 0.0))
     # Two windows differ by so much, and one of each is compared.
     error = part.window_spread or RATE_SPREADS["launch-bound"][1]
-    gain = Interval.sure(1 - saved).spread_by(2 * error**2)
     made = replace(pair, split=Split((WHOLE,)), forecast=None)
-    return _offered(Resplit(split=str(made.split), worth=gain), made, profile_set, gpu)
+    offer = Resplit(split=str(made.split), worth=gain.spread_by(2 * error**2))
+    return _offered(offer, made, profile_set, gpu)
 
 
 def _offered(

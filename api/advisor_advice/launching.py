@@ -52,24 +52,6 @@ TRY_S = 10.0
 """How long a way is tried: 3 s to settle and 7 s of measuring, s."""
 
 
-def _over_subscribed(
-    pair: LaunchSet, units_total: int | None, vendor: Vendor = "nvidia"
-) -> tuple[str, ...]:
-    """A word on limits that add up to more than the GPU, where each job has one."""
-    if WHOLE in pair.split.shares:
-        return ()
-    shares, name = pair.split.shares, UNIT_NAMES[vendor]
-    if units_total:
-        units = [units_for_share(share, units_total, vendor) for share in shares]
-        over = f"{sum(units)} of {units_total} {name}" if sum(units) > units_total else ""
-    else:
-        # Exact counts are asked for as whole percentages, rounded up: two of them can reach 101.
-        over = f"{sum(shares):g} %" if sum(shares) >= WHOLE + 2 else ""
-    if not over:
-        return ()
-    return (f"{pair.split} is over-subscribed: {over}, so the jobs compete for {name}",)
-
-
 def count_notes(
     pair: LaunchSet, safeties: Sequence[Safety], *, allow_unsafe: bool, joins: bool = False
 ) -> tuple[str, ...]:
@@ -126,6 +108,11 @@ class ResolvedLaunch:
         return self.request.gpu_model or (self.card and self.card.model)
 
     @property
+    def vendor(self) -> Vendor:
+        """Of the GPU; where it is not known, the one of most."""
+        return vendor_of(self.gpu_model or "")
+
+    @property
     def gpu_uuid(self) -> str | None:
         """The card, where it was seen."""
         return self.card and self.card.uuid
@@ -136,15 +123,16 @@ class ResolvedLaunch:
         return self.card and self.card.units_total
 
     @property
-    def power_limit_w(self) -> float | None:
-        """That the card is to have, or has where it was seen."""
-        return self.request.power_limit_w or (self.card and self.card.power_limit_w)
-
-    @property
     def memory_mib(self) -> float | None:
         """Of the card: what was asked for, and no more than it has."""
-        both = (self.request.memory_mib, self.card and self.card.memory_mib)
-        return min((value for value in both if value is not None), default=None)
+        return min(
+            (
+                value
+                for value in (self.request.memory_mib, self.card and self.card.memory_mib)
+                if value is not None
+            ),
+            default=None,
+        )
 
 
 def make_spec(launch: ResolvedLaunch, settings: Settings) -> LaunchSpec:
@@ -165,19 +153,36 @@ def make_spec(launch: ResolvedLaunch, settings: Settings) -> LaunchSpec:
     for name, value in (("duration_s", request.duration_s), ("hang_s", request.hang_s)):
         if value is not None and not (math.isfinite(value) and value > 0):
             raise InputError(f"{name} is {value:g}", fix="give a number of seconds above 0")
-    vendor = vendor_of(launch.gpu_model or "")
     made = [pair for jobs in request.pairs for pair in _make_pairs(jobs, launch, settings)]
     if launch.card:
         for pair, _ in made:
             check_set_memory(pair, launch.card)
-    forecasts = [
-        (
-            replace(pair, alone_s=_ALONE_S if _begins_alone(pair, request) else None),
-            (*_over_subscribed(pair, launch.units_total, vendor), *notes),
-        )
-        for pair, notes in made
-    ]
-    return _spec(new_launch_id(), forecasts, launch)
+    return _spec(
+        new_launch_id(),
+        [
+            (
+                replace(pair, alone_s=_ALONE_S if _begins_alone(pair, request) else None),
+                (*_over_subscribed(pair, launch), *notes),
+            )
+            for pair, notes in made
+        ],
+        launch,
+    )
+
+
+def _over_subscribed(pair: LaunchSet, launch: ResolvedLaunch) -> tuple[str, ...]:
+    """A word on limits that add up to more than the GPU, where each job has one."""
+    if WHOLE in pair.split.shares:
+        return ()
+    shares, name = pair.split.shares, UNIT_NAMES[launch.vendor]
+    if total := launch.units_total:
+        units = sum(units_for_share(share, total, launch.vendor) for share in shares)
+        over = f"{units} of {total} {name}" if units > total else ""
+    else:
+        # Exact counts are asked for as whole percentages, rounded up: two of them can reach 101.
+        over = f"{sum(shares):g} %" if sum(shares) >= WHOLE + 2 else ""
+    text = f"{pair.split} is over-subscribed: {over}, so the jobs compete for {name}"
+    return (text,) if over else ()
 
 
 def _begins_alone(pair: LaunchSet, request: LaunchRequest) -> bool:
@@ -247,15 +252,18 @@ def make_join(
         check_single_gpu(part.job.name, part.job.gpus)
     split = split_of((job for job, _ in running), status.sharing)
     if share_percent is not None:
-        joined = split.joined_by(Share(share_percent).percent, is_low)
-        made = LaunchSet(split=joined, parts=(*parts, LaunchPart(job=job)))
+        made = LaunchSet(
+            split=split.joined_by(Share(share_percent).percent, is_low),
+            parts=(*parts, LaunchPart(job=job)),
+        )
         made, notes = _with_forecast(made, wanted, settings, joins=True)
         return _spec(status.launch_id, [(made, notes)], wanted)
     with _needing_numpy("--share"):
         from advisor.decide.decision import Running
         from advisor_advice import forecasting
-    most = max(job.share_percent for job in status.jobs)
-    there = Running(split=split, cap_percent=most, may_be_low=True)
+    there = Running(
+        split=split, cap_percent=max(job.share_percent for job in status.jobs), may_be_low=True
+    )
     made = forecasting.joining(parts, job, there, wanted, settings)
     return _spec(status.launch_id, [made], wanted)
 
@@ -285,13 +293,12 @@ def _spec(
 
 def _as_requested(pair: LaunchSet, launch: ResolvedLaunch) -> LaunchSet:
     """The set with what holds for each job of the request, and the units of each."""
-    total, bound = launch.units_total, launch.request.limit_memory
-    vendor = vendor_of(launch.gpu_model or "")
+    total = launch.units_total
     parts = (
         replace(
             part,
-            units=units_for_share(share, total, vendor) if total else None,
-            limit_memory=bound,
+            units=units_for_share(share, total, launch.vendor) if total else None,
+            limit_memory=launch.request.limit_memory,
         )
         for part, share in zip(pair.parts, pair.split.shares, strict=True)
     )
@@ -304,11 +311,21 @@ def _make_pairs(
     """Jobs that run together, and notes about them; in each way that is to be tried."""
     jobs, split = _jobs_and_split(job_requests, launch.request, settings)
     if split is not None:
-        split.check_masks(vendor_of(launch.gpu_model or ""))
-        both = zip(jobs, job_requests, strict=True)
-        parts = tuple(_with_limits(job, of_job, launch.request) for job, of_job in both)
-        made = LaunchSet(split=split, parts=parts)
-        return [_with_forecast(made, launch, settings)]
+        split.check_masks(launch.vendor)
+        request = launch.request
+        # With the limits that need no profile.
+        parts = tuple(
+            LaunchPart(
+                job=job,
+                min_speed=request.min_speed if of_job.min_speed is None else of_job.min_speed,
+                max_p99_ms=of_job.max_p99_ms
+                or job.max_p99_ms
+                or (request.max_p99_ms if job.offered_rate else None),
+                max_power_w=request.max_power_w,
+            )
+            for job, of_job in zip(jobs, job_requests, strict=True)
+        )
+        return [_with_forecast(LaunchSet(split=split, parts=parts), launch, settings)]
     if once := [job.name for job in jobs if launch.request.tries > 1 and not job.restartable]:
         raise InputError(
             f"{counted(once)} cannot be tried",
@@ -318,17 +335,6 @@ def _make_pairs(
     with _needing_numpy("--split"):
         from advisor_advice import forecasting
     return forecasting.recommended(jobs, launch, settings)
-
-
-def _with_limits(job: Job, of_job: JobRequest, request: LaunchRequest) -> LaunchPart:
-    """A job with the limits that need no profile."""
-    of_server_ms = request.max_p99_ms if job.offered_rate else None
-    return LaunchPart(
-        job=job,
-        min_speed=request.min_speed if of_job.min_speed is None else of_job.min_speed,
-        max_p99_ms=of_job.max_p99_ms or job.max_p99_ms or of_server_ms,
-        max_power_w=request.max_power_w,
-    )
 
 
 def check_arguments(request: LaunchRequest, settings: Settings) -> None:

@@ -28,8 +28,9 @@ def words(said: ByJob) -> tuple[str, ...]:
         case str() | numbers.Real():
             return (str(said),)
         case Mapping():
-            by_name = cast("Mapping[str, float | str]", given)
-            return tuple(f"{job}={value}" for job, value in by_name.items())
+            return tuple(
+                f"{job}={value}" for job, value in cast("Mapping[str, float | str]", given).items()
+            )
         case _:
             every = tuple(cast("Iterable[str]", given))
     if unnamed := [word for word in every if not isinstance(word, str)]:  # pyright: ignore[reportUnnecessaryIsInstance]

@@ -5,7 +5,6 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any
 
 from advisor.core.gpu import (
@@ -119,10 +118,13 @@ def pasted(
             jobs, split.seats, bounds_mib, bounds, strict=True
         )
     ]
-    lines = tuple("\n".join(form(seats, is_mps)).splitlines())
-    bound_of_jobs = zip(jobs, bounds, strict=True)
-    cannot += tuple(f"{job} {how}" for job, (_, how) in bound_of_jobs if how)
-    return Pasted(placer=placer, version=version, lines=lines, cannot=cannot)
+    cannot += tuple(f"{job} {how}" for job, (_, how) in zip(jobs, bounds, strict=True) if how)
+    return Pasted(
+        placer=placer,
+        version=version,
+        lines=tuple("\n".join(form(seats, is_mps)).splitlines()),
+        cannot=cannot,
+    )
 
 
 def _ray(seats: Sequence[_Seat], _is_mps: bool) -> Iterable[str]:
@@ -135,7 +137,6 @@ def _ray(seats: Sequence[_Seat], _is_mps: bool) -> Iterable[str]:
 def _kai(seats: Sequence[_Seat], is_mps: bool) -> Iterable[str]:
     # By its page of MPS the pipes of the node's daemon are mounted.
     path = "/tmp/nvidia-mps"
-    volumes = [{"name": "mps", "hostPath": {"path": path}}] * is_mps
     # The scheduler takes memory or a fraction, not both.
     return (
         _pod(
@@ -146,7 +147,7 @@ def _kai(seats: Sequence[_Seat], is_mps: bool) -> Iterable[str]:
             else {"gpu-fraction": str(seat.part)},
             mounts=[{"name": "mps", "mountPath": path}] * is_mps,
             schedulerName="kai-scheduler",
-            volumes=volumes,
+            volumes=[{"name": "mps", "hostPath": {"path": path}}] * is_mps,
         )
         for seat in seats
     )
@@ -232,10 +233,11 @@ def _dra(seats: Sequence[_Seat], is_mps: bool) -> Iterable[str]:
             }
         },
     }
-    named = [{"name": "gpu", "resourceClaimName": name}]
-    uses = [{"name": "gpu", "request": "gpu"}]
-    pods = (_pod(seat.job, seat.variables, claims=uses, resourceClaims=named) for seat in seats)
-    return (_yaml(claim), *pods)
+    uses: dict[str, Any] = {
+        "claims": [{"name": "gpu", "request": "gpu"}],
+        "resourceClaims": [{"name": "gpu", "resourceClaimName": name}],
+    }
+    return (_yaml(claim), *(_pod(seat.job, seat.variables, **uses) for seat in seats))
 
 
 def _device_plugin(seats: Sequence[_Seat], is_mps: bool) -> Iterable[str]:
@@ -291,10 +293,9 @@ def _pod(
 ) -> str:
     """What matters here of a pod."""
     resources = _given(limits=limits, claims=claims)
-    env = _named(variables)
-    container = _given(name="main", resources=resources, env=env, volumeMounts=mounts)
-    metadata = _given(annotations=annotations)
-    pod = _given(metadata=metadata, spec=_given(**spec, containers=[container]))
+    container = _given(name="main", resources=resources, env=_named(variables), volumeMounts=mounts)
+    spec = _given(**spec, containers=[container])
+    pod = _given(metadata=_given(annotations=annotations), spec=spec)
     return f"--- # {job}\n{_yaml(pod)}"
 
 
@@ -321,81 +322,78 @@ _OTHERS = "it cannot tie two jobs together: another job may take the rest of the
 
 PLACERS: Mapping[
     str, tuple[str, Callable[[Sequence[_Seat], bool], Iterable[str]], tuple[str, ...]]
-] = MappingProxyType(
-    {
-        "ray": (
-            "Ray 2.60.0",
-            _ray,
-            (
-                "num_gpus books a part of a GPU and bounds nothing: the variables do",
-                _NO_DAEMON,
-                "two actors meet for sure only in one bundle of a placement group, {'GPU': 1}",
-            ),
+] = {
+    "ray": (
+        "Ray 2.60.0",
+        _ray,
+        (
+            "num_gpus books a part of a GPU and bounds nothing: the variables do",
+            _NO_DAEMON,
+            "two actors meet for sure only in one bundle of a placement group, {'GPU': 1}",
         ),
-        "kai": (
-            "KAI-Scheduler v0.17.0",
-            _kai,
-            (
-                "gpu-memory and gpu-fraction are memory, which is counted and not enforced",
-                "it has no share of SMs: the variables are the limit",
-                _NO_DAEMON,
-                _OTHERS,
-            ),
+    ),
+    "kai": (
+        "KAI-Scheduler v0.17.0",
+        _kai,
+        (
+            "gpu-memory and gpu-fraction are memory, which is counted and not enforced",
+            "it has no share of SMs: the variables are the limit",
+            _NO_DAEMON,
+            _OTHERS,
         ),
-        "hami": (
-            "HAMi v2.10.0",
-            _hami,
-            (
-                "gpucores delays kernels and reserves no SMs, and adds up to 100 at most on a GPU: "
-                "speeds were predicted for MPS",
-                "it has no MPS priority",
-                _OTHERS,
-            ),
+    ),
+    "hami": (
+        "HAMi v2.10.0",
+        _hami,
+        (
+            "gpucores delays kernels and reserves no SMs, and adds up to 100 at most on a GPU: "
+            "speeds were predicted for MPS",
+            "it has no MPS priority",
+            _OTHERS,
         ),
-        "ecs": (
-            "Amazon ECS API 2014-11-13, NvidiaMpsAllocation",
-            _ecs,
-            (
-                "maxComputePercent is a limit and no reservation, and tasks are placed by memory "
-                "alone",
-                "each process of a container has the whole percentage",
-            ),
+    ),
+    "ecs": (
+        "Amazon ECS API 2014-11-13, NvidiaMpsAllocation",
+        _ecs,
+        (
+            "maxComputePercent is a limit and no reservation, and tasks are placed by memory alone",
+            "each process of a container has the whole percentage",
         ),
-        "dra": (
-            "dra-driver-nvidia-gpu v0.4.1, for MPS with MPSSupport (alpha), Kubernetes 1.34",
-            _dra,
-            (
-                "one defaultActiveThreadPercentage for all of a claim: lower ones are variables, "
-                "which a pod can lift up to it",
-                "a pod with its own claim, by a template, does not share",
-            ),
+    ),
+    "dra": (
+        "dra-driver-nvidia-gpu v0.4.1, for MPS with MPSSupport (alpha), Kubernetes 1.34",
+        _dra,
+        (
+            "one defaultActiveThreadPercentage for all of a claim: lower ones are variables, "
+            "which a pod can lift up to it",
+            "a pod with its own claim, by a template, does not share",
         ),
-        "device-plugin": (
-            "NVIDIA k8s-device-plugin v0.20.0",
-            _device_plugin,
-            (
-                "each of the replicas has an equal part of SMs and memory, which variables only "
-                "lower: a job that needs more memory fails",
-                "the file counts for all GPUs of a node",
-                _OTHERS,
-            ),
+    ),
+    "device-plugin": (
+        "NVIDIA k8s-device-plugin v0.20.0",
+        _device_plugin,
+        (
+            "each of the replicas has an equal part of SMs and memory, which variables only "
+            "lower: a job that needs more memory fails",
+            "the file counts for all GPUs of a node",
+            _OTHERS,
         ),
-        "slurm": (
-            "Slurm 22.05 to 26.05.3, gres/mps with a Count of 100 for each GPU",
-            _slurm,
-            (
-                "gres/mps has no memory and no priority: the variables are the limit",
-                "srun sets the percentage again from the count: start the command without it",
-                "jobs of two users run one after the other: an MPS server serves one user",
-                _OTHERS,
-            ),
+    ),
+    "slurm": (
+        "Slurm 22.05 to 26.05.3, gres/mps with a Count of 100 for each GPU",
+        _slurm,
+        (
+            "gres/mps has no memory and no priority: the variables are the limit",
+            "srun sets the percentage again from the count: start the command without it",
+            "jobs of two users run one after the other: an MPS server serves one user",
+            _OTHERS,
         ),
-        "mps": (
-            "CUDA MPS, protocol 2 (drivers 470 to 580)",
-            _mps,
-            ("each process of a job has the whole percentage", "a job can lift its own variables"),
-        ),
-    }
-)
+    ),
+    "mps": (
+        "CUDA MPS, protocol 2 (drivers 470 to 580)",
+        _mps,
+        ("each process of a job has the whole percentage", "a job can lift its own variables"),
+    ),
+}
 """By name: version of the schema or page, lines of jobs that share by MPS or time slicing, and what
 it cannot express."""

@@ -4,7 +4,7 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -60,8 +60,14 @@ def place(*jobs: str | QueuedJobs, gpus: int | None = None, **fields: Any) -> wi
     Raises:
         As `place_jobs`.
     """
-    queued = tuple(QueuedJobs(job=job) if isinstance(job, str) else job for job in jobs)
-    return place_jobs(PlacementRequest(jobs=queued, gpus=gpus, **fields), read_settings())
+    return place_jobs(
+        PlacementRequest(
+            jobs=tuple(QueuedJobs(job=job) if isinstance(job, str) else job for job in jobs),
+            gpus=gpus,
+            **fields,
+        ),
+        read_settings(),
+    )
 
 
 def place_request(request: PlacementRequest, settings: Settings) -> Request:
@@ -133,9 +139,11 @@ def placement_text(
         ModelError: there is no model, or it is damaged.
         NoSplitError: as for `place_jobs`.
     """
-    model = registry.open_champion()
     inputs = AdvisorInputs(
-        profile_set=profile_set, model=model, checked=checked, conditions=conditions
+        profile_set=profile_set,
+        model=registry.open_champion(),
+        checked=checked,
+        conditions=conditions,
     )
     return write_bytes(placed(wire_request, request, [inputs], [wire_request.gpus]))
 
@@ -188,15 +196,21 @@ def placed(
         limit_w = min(profiled_w, budget_w / count // STEP_W * STEP_W)
         (of,) = inputs
         profiles = tuple(under_limit(profile, limit_w) for profile in of.profile_set.profiles)
-        lower = replace(of, profile_set=replace(of.profile_set, profiles=profiles))
-        time_limit_s = wire_request.time_limit_s / len(tried) / 2
-        part = replace(wire_request, gpus=count, min_gain=min_gain, time_limit_s=time_limit_s)
-        with_gain = replace(request, policy=part.policy(request.policy))
-        placement, plan = _planned(part, with_gain, [lower], [count])
+        part = replace(
+            wire_request,
+            gpus=count,
+            min_gain=min_gain,
+            time_limit_s=wire_request.time_limit_s / len(tried) / 2,
+        )
+        placement, plan = _planned(
+            part,
+            replace(request, policy=part.policy(request.policy)),
+            [replace(of, profile_set=replace(of.profile_set, profiles=profiles))],
+            [count],
+        )
         left = {p.job: p.whole_gpu_rate / (p.measured or p).whole_gpu_rate for p in profiles}
-        kinds = plan.placing.kinds
         work = sum(
-            cards * speed * left[kinds[kind].name]
+            cards * speed * left[plan.placing.kinds[kind].name]
             for placed_set, cards in plan.sets.items()
             for kind, speed in zip(placed_set.kinds, placed_set.speeds, strict=True)
         )
@@ -245,8 +259,7 @@ def _planned(
     ]
     placing = Placing.of(kinds, pools, policy.deciding, policy.prices, queue)
     plan = solver.place(placing, time_limit_s=wire_request.time_limit_s)
-    notes = [text for _, texts in filled for text in texts]
-    notes += _warnings(inputs, plan)
+    notes = (*(text for _, texts in filled for text in texts), *_warnings(inputs, plan))
     return _to_wire(plan, inputs, tuple(dict.fromkeys(notes)), policy.prices.host_w), plan
 
 
@@ -271,11 +284,9 @@ def advised(
     pool = pool_of(
         set_advisor.inputs, profile_set, len(wire_request.names), kinds, decision.request
     )
-    aim = decision.request.policy.deciding
-    placing = Placing.of(
-        kinds, [pool], aim if aim in AIMS else DEFAULT_OBJECTIVE, decision.request.policy.prices
-    )
-    plan = solver.place(placing, time_limit_s=2.0)
+    policy = decision.request.policy
+    aim = policy.deciding if policy.deciding in AIMS else DEFAULT_OBJECTIVE
+    plan = solver.place(Placing.of(kinds, [pool], aim, policy.prices), time_limit_s=2.0)
     sets = [seated.launch for seated in _sets(plan) for _ in range(seated.count)]
     return replace(given, gpus=tuple(sets) if len(sets) < len(wire_request.names) else ())
 
@@ -435,7 +446,7 @@ def _to_wire(
         warnings=warnings,
         risks=tuple(_at_the_power_limit(plan)),
         model=wire.ModelName(version=manifest.version, gpu_models=manifest.gpu_models),
-        card=card and card.summary,
+        card=card,
     )
 
 
@@ -460,15 +471,15 @@ def _saved_to_the_end(plan: Plan, schedule: Schedule) -> tuple[float, float, flo
     works = [plan.placing.alone_to_the_end(0, kind) for kind in plan.placing.queue]
     same_s, same_j = (sum(values) for values in zip(*works, strict=True))
     apart = plan.others.get(APART)
-    off = 1 - schedule.busy_j / same_j
-    idle = 1 - schedule.energy_j / apart.energy_j if apart else off
-    return off, idle, 1 - schedule.busy_s / same_s
+    off, totals = 1 - schedule.busy_j / same_j, schedule.totals
+    idle = 1 - totals.energy_j / apart.totals.energy_j if apart else off
+    return off, idle, 1 - totals.gpu_time_s / same_s
 
 
 def _queue(plan: Plan, schedule: Schedule) -> wire.Queue:
-    pool = plan.placing.pools[0]
+    pool, totals = plan.placing.pools[0], schedule.totals
     return wire.Queue(
-        **_totals(schedule),
+        **asdict(totals),
         worth=_gain_of_queue(plan, schedule),
         filling_jobs=tuple(dict.fromkeys(p.job for p in pool.profiles if p and fills(p))),
         idle_power_w=pool.idle_power_w,
@@ -476,12 +487,12 @@ def _queue(plan: Plan, schedule: Schedule) -> wire.Queue:
         baselines=tuple(
             wire.SimplerSchedule(
                 name=name,
-                **_totals(other),
-                energy_saved=1 - schedule.energy_j / other.energy_j,
-                time_saved=1 - schedule.makespan_s / other.makespan_s,
-                gpu_time_saved=1 - schedule.busy_s / other.busy_s,
+                **asdict(other),
+                energy_saved=1 - totals.energy_j / other.energy_j,
+                time_saved=1 - totals.makespan_s / other.makespan_s,
+                gpu_time_saved=1 - totals.gpu_time_s / other.gpu_time_s,
             )
-            for name, other in plan.others.items()
+            for name, other in ((name, other.totals) for name, other in plan.others.items())
         ),
     )
 
@@ -492,21 +503,10 @@ def _gain_of_queue(plan: Plan, schedule: Schedule) -> wire.QueueGain:
         return "no"
     if (apart := plan.others.get(APART)) is None:
         return "yes"  # nothing else keeps the limits
-    saved = 1 - schedule.busy_s / apart.busy_s, 1 - schedule.energy_j / apart.energy_j
-    return "yes" if max(saved) >= LEAST_TIME_SAVED else "barely"
-
-
-def _totals(schedule: Schedule) -> dict[str, Any]:
-    slowest = schedule.slowest
-    return {
-        "energy_j": schedule.energy_j,
-        "idle_j": schedule.idle_j,
-        "makespan_s": schedule.makespan_s,
-        "gpu_time_s": schedule.busy_s,
-        "mean_completion_s": schedule.mean_completion_s,
-        "slowest_job": slowest.job,
-        "slowest_speed": slowest.speed,
-    }
+    totals, of_apart = schedule.totals, apart.totals
+    of_time = 1 - totals.gpu_time_s / of_apart.gpu_time_s
+    of_energy = 1 - totals.energy_j / of_apart.energy_j
+    return "yes" if max(of_time, of_energy) >= LEAST_TIME_SAVED else "barely"
 
 
 def _sets(plan: Plan) -> Iterator[wire.SeatedSet]:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
+from statistics import median
 from typing import TypeAlias
 
 from advisor.core.gpu import WHOLE, Gpu, Split
@@ -37,6 +38,7 @@ from advisor.launch.folder import (
 )
 from advisor.launch.guard import spawn_supervisor
 from advisor.launch.run_queue import (
+    LaunchedJob,
     LaunchView,
     QueueFile,
     QueueRecord,
@@ -217,51 +219,48 @@ def _briefly(ask: Ask, running: int, brief: Collection[str]) -> Ask:
     return decide_briefly
 
 
+# A set that has a GPU until all its jobs have ended: its seconds, its jobs, and their split; None:
+# these start together, and others join.
+_Planned: TypeAlias = tuple[float, tuple[str, ...], Split | None]
+
+
 @lru_cache(maxsize=2)
 def _planned_to_the_end(
     card: QueueCard, inputs: AdvisorInputs, jobs: tuple[tuple[str, float], ...], gpus: int
-) -> Sequence[tuple[float, tuple[str, ...], Split | None]]:
+) -> Sequence[_Planned]:
     """Sets that have a GPU until they have ended, by the plan of a queue of `advisor place`.
 
     Those with a job that fills the GPU: few others can share it, so these are kept for it. All
-    others can start together, as one set without a split. The longest first, with its seconds;
-    none: there is no plan. `jobs` have the seconds that each takes alone; all GPUs are alike.
+    others start together, first, as starts side by side take the time of one. Those beside a job
+    that fills are among them where this takes less GPU time. Then the longest first; none: there is
+    no plan. `jobs` have the seconds that each takes alone; all GPUs are alike.
     """
-    order, counts = sorted({*jobs}), Counter(jobs)
-    kinds = [Kind(name=name, count=counts[name, s], work_s=s) for name, s in order]
-    request = card.request.of([card.profiles[name] for name in sorted(dict(jobs))])
-    pool, policy = pool_of(inputs, inputs.profile_set, gpus, kinds, request), request.policy
+    waits, plans = [name for name, _ in jobs], list[list[_Planned]]()
+    full = tuple(job for job in jobs if fills(card.profiles[job[0]]))
+    policy = card.request.policy
     aim = policy.deciding if policy.deciding in TO_THE_END else DEFAULT_OBJECTIVE
     with suppress(InputError, NoSplitError):
-        placing = Placing.of(kinds, [pool], aim, policy.prices, [order.index(job) for job in jobs])
-        # Whenever a GPU is empty; of twelve jobs it takes a third of a second.
-        sets = Counter(solver.place(placing, time_limit_s=10.0).sets)
-        sets_planned = [
-            (
-                placed_set.time_s,
-                tuple(kinds[kind].name for kind in placed_set.kinds),
-                placed_set.split or Split((WHOLE,)),
+        for some in dict.fromkeys(filter(None, (jobs, full))):
+            order, counts = sorted({*some}), Counter(some)
+            kinds = [Kind(name=name, count=counts[name, s], work_s=s) for name, s in order]
+            request = card.request.of([card.profiles[name] for name in sorted(dict(some))])
+            pool = pool_of(inputs, inputs.profile_set, gpus, kinds, request)
+            placing = Placing.of(kinds, [pool], aim, policy.prices, [*map(order.index, some)])
+            # Whenever a GPU is empty; of twelve jobs it takes a third of a second.
+            sets = Counter(solver.place(placing, time_limit_s=5.0).sets).elements()
+            filling: list[_Planned] = [
+                (s.time_s, tuple(kinds[kind].name for kind in s.kinds), s.split or Split((WHOLE,)))
+                for s in sets
+                if any(kinds[kind].name in dict(full) for kind in s.kinds)
+            ]
+            filling.sort(
+                key=lambda planned_set: (-planned_set[0], min(map(waits.index, planned_set[1])))
             )
-            for placed_set in sets.elements()
-        ]
-        filling = [
-            planned_set
-            for planned_set in sets_planned
-            if any(fills(card.profiles[name]) for name in planned_set[1])
-        ]
-        light = tuple(
-            name
-            for planned_set in sets_planned
-            if planned_set not in filling
-            for name in planned_set[1]
-        )
-        longest_s = max((s for name, s in jobs if name in light), default=0.0)
-        together = [(longest_s, light, None)] if light else []
-        waits = [name for name, _ in jobs]
-        return sorted(
-            [*filling, *together],
-            key=lambda planned_set: (-planned_set[0], min(map(waits.index, planned_set[1]))),
-        )
+            left = Counter(waits) - Counter(name for _, names, _ in filling for name in names)
+            light = tuple(left.elements())
+            together = [(max(s for name, s in jobs if name in left), light, None)] if light else []
+            plans.append([*together, *filling])
+        return min(plans, key=lambda plan: sum(planned_set[0] for planned_set in plan))
     return ()
 
 
@@ -534,16 +533,23 @@ class QueueRun:
         empty = [card for card in self.cards if not _on(card, look)]
         plan = self._to_the_end([name for name in left if name not in {*alone, *sequential}])
         starts = {
-            card: (*planned_set[1:],)
+            card: planned_set[1:]
             for card, planned_set in zip(empty, plan, strict=False)
             if planned_set[2]
         }
         yield from ((card, names, split) for card, (names, split) in starts.items() if split)
+        # Two of a plan wait for each other: neither goes with anyone else. They wait for no job
+        # that may run on for any time, as its work is not known, or it has done more.
+        is_awaited = any(
+            self._left_s(job) > 0 for launch in look.launches for job in launch.running
+        )
+        taken = (
+            names
+            for n, (_, names, split) in enumerate(plan)
+            if split and (n < len(empty) or (is_awaited and len(names) > 1))
+        )
+        rest = [*(Counter(left) - Counter(itertools.chain(*taken))).elements()]
         empty = [card for card in empty if card not in starts]
-        # Two of a plan wait for each other: neither goes with anyone else.
-        pairs = (names for _, names, split in plan if split and len(names) > 1)
-        single = (names for names, _ in starts.values() if len(names) == 1)
-        rest = [*(Counter(left) - Counter(itertools.chain(*pairs, *single))).elements()]
         light = next((names for _, names, split in plan if not split), left)
         open_cards = [
             self._open(card, look, {*rest} & {*(light if card in empty else rest)} - {*alone})
@@ -565,17 +571,15 @@ class QueueRun:
             (card, (name,), Split((WHOLE,))) for card, name in zip(empty, rest, strict=False)
         )
 
-    def _to_the_end(
-        self, names: Sequence[str]
-    ) -> Sequence[tuple[float, tuple[str, ...], Split | None]]:
-        """The plan of jobs whose work is known, beside no server; none where it is not."""
+    def _to_the_end(self, names: Sequence[str]) -> Sequence[_Planned]:
+        """The plan of jobs beside no server; a job of unknown work has that of most others."""
         card, works_s = self.cards[0], self.works_s
-        jobs = tuple((name, works_s.get(name, 0.0)) for name in names if name in card.profiles)
-        differ = len({other.wanted.gpu_model for other in self.cards}) > 1
+        typical_s = median(works_s.values()) if works_s else 1.0
+        jobs = tuple((n, works_s.get(n, typical_s)) for n in names if n in card.profiles)
         if (
-            differ
+            len({other.wanted.gpu_model for other in self.cards}) > 1
             or any(map(self.is_server, self.names))
-            or not (card.inputs and jobs and all(work_s for _, work_s in jobs))
+            or not (card.inputs and jobs)
         ):
             return ()
         plan = _planned_to_the_end(card, card.inputs, jobs, len(self.cards))
@@ -592,12 +596,7 @@ class QueueRun:
             return OpenCard(card=card, able=frozenset())
         refused = launch.refused | {n for i, n in self._refused if i == launch.launch_id}
         there = Running(split=launch.split, cap_percent=WHOLE, may_be_low=True)
-        works_s = self.works_s
-        left_s = max(
-            works_s.get(job.part.job.name, 0.0)
-            - job.status.steps / (job.part.solo_rate or math.inf)
-            for job in launch.running
-        )
+        works_s, left_s = self.works_s, max(map(self._left_s, launch.running))
         return OpenCard(
             card=card,
             able=profiled - refused,
@@ -605,6 +604,11 @@ class QueueRun:
             there=there,
             brief=frozenset(name for name in profiled if works_s.get(name, math.inf) <= left_s),
         )
+
+    def _left_s(self, job: LaunchedJob) -> float:
+        """What is left of the work of a job, 0 or less where that is not known."""
+        done_s = job.status.steps / (job.part.solo_rate or math.inf)
+        return self.works_s.get(job.status.job, 0.0) - done_s
 
     def _only_servers(self, look: QueueLook, plan: Sequence[_Move]) -> bool:
         """Whether no batch job runs, nor starts by a plan."""

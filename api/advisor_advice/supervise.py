@@ -24,7 +24,7 @@ from advisor.launch.supervise import LaunchContext, run_launch
 from advisor.runtime.processes import beat
 from advisor.settings import Settings, read_settings
 from advisor_data import open_store
-from advisor_profiling.power_limit import lowered, put_back
+from advisor_profiling.telemetry.nvml import lowered, put_back
 from advisor_profiling.testbed import backend_alone, find_gpus, open_source, with_units
 
 

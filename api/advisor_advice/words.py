@@ -68,8 +68,6 @@ def said(given: ModelAdvice) -> Said:
 def first_lines(given: ModelAdvice) -> Said:
     """Headline and named lines of an answer."""
     d = given.decision
-    by_window = dict.fromkeys(p.job for p in d.profiles if SINGLE_WINDOW in p.flags)
-    is_prior = any(PRIOR in p.flags for p in d.profiles)
     is_pair, shared = _is_pair(d), d.sharing_option and option_of(d.sharing_option, d)
     if d.sharing_option and shared:
         lines = (
@@ -84,7 +82,11 @@ def first_lines(given: ModelAdvice) -> Said:
     # All speeds, also those alone, are at the limit that was asked for.
     if d.profiles[0].measured:
         card = f"{card} at {d.profiles[0].power_limit_w:g} W"
-    measured = basis(given.measured if d.sharing_option else None, by_window, is_prior=is_prior)
+    measured = basis(
+        given.measured if d.sharing_option else None,
+        dict.fromkeys(p.job for p in d.profiles if SINGLE_WINDOW in p.flags),
+        is_prior=any(PRIOR in p.flags for p in d.profiles),
+    )
     return Said(
         headline=f"{_verdict(d, 0 if shared else len(given.gpus))} ({card}). {measured}",
         lines=(
@@ -153,7 +155,6 @@ def _kept(way: Option, d: Decision) -> Iterator[tuple[str, str]]:
 
 def _verdict(r: Decision, gpus: int) -> str:
     jobs, option = [profile.job for profile in r.profiles], r.sharing_option
-    is_pair = _is_pair(r)
     apart = f"on {gpus} GPUs" if gpus else "on separate GPUs"
     apart = "one after the other" if _can_wait(r) else apart
     if option is None:
@@ -164,7 +165,7 @@ def _verdict(r: Decision, gpus: int) -> str:
     if option.split.gpus:
         return f"{verdict}: {_seats_of_gpus(r, option)}{limits}"
     names = counted(jobs) if len(jobs) == ADVISED_JOBS else f"all {len(jobs)} jobs on one GPU"
-    if limits or not is_pair:
+    if limits or not _is_pair(r):
         return f"{verdict}: {names}{limits or f', {_seats(r, option)}'}{low}"
     return f"{verdict}: {_seats(r, option)}{low}"
 
@@ -172,8 +173,7 @@ def _verdict(r: Decision, gpus: int) -> str:
 def _seats(r: Decision, option: RatedSplit) -> str:
     """Jobs with their limits; of a set those that have one, equal ones once."""
     shares, is_pair = option_of(option, r).jobs, _is_pair(r)
-    limited = (s for s in shares if is_pair or s.share_percent < WHOLE)
-    counts = Counter(f"{s.job} on {_part(s)}" for s in limited)
+    counts = Counter(f"{s.job} on {_part(s)}" for s in shares if is_pair or s.share_percent < WHOLE)
     total = next((f"of {p.units_total} " for p in r.profiles if p.units_total), "")
     unit = f" {total}{UNIT_NAMES[vendor_of(r.profiles[0].gpu_model)]}" if total else ""
     return listed(_times(seat, count) for seat, count in counts.items()) + unit
@@ -216,8 +216,7 @@ def _saved(r: Decision, way: RatedSplit, option: Option) -> Iterator[tuple[str, 
     if _can_wait(r):
         found, stp = r.same_work(way), way.prediction.stp
         this, apart = found.choice, found.exclusive
-        times = duration_text(this.time_s), duration_text(apart.time_s)
-        done = "{} for both instead of {}: ".format(*times)
+        done = f"{duration_text(this.time_s)} for both instead of {duration_text(apart.time_s)}: "
         costs = (this.time_s, this.energy_j), (apart.time_s, apart.energy_j)
         if r.request.work:
             yield "Time", f"{done}{less_or_more(1 - this.time_s / apart.time_s, 0)}"
@@ -259,14 +258,15 @@ def _hours(stp: float) -> str:
 
 def _risk_and_start(r: Decision, way: RatedSplit, option: Option) -> Iterator[tuple[str, str]]:
     needs, limit_w = needs_of(r), r.profiles[0].power_limit_w
+    memory_mib, cores = needs.memory_mib, needs.host_cores
     of = f" of {limit_w:.0f}" if limit_w and not way.split.gpus else ""
-    taken = [f"{option.power_w.value:.0f}{of} W"]
-    if needs.memory_mib is not None:
-        card = f" of {needs.memory_of_mib / 1024:.0f}" if needs.memory_of_mib else ""
-        taken.append(f"{needs.memory_mib / 1024:.0f}{card} GiB")
-    if needs.host_cores is not None:
-        taken.append(count_of(max(1, round(needs.host_cores)), "host core"))
-    yield "Risk", f"{_crash(r, isolates=option.isolates)}; {', '.join(taken)}"
+    card = f" of {needs.memory_of_mib / 1024:.0f}" if needs.memory_of_mib else ""
+    taken = (
+        f"{_crash(r, isolates=option.isolates)}; {option.power_w.value:.0f}{of} W",
+        "" if memory_mib is None else f"{memory_mib / 1024:.0f}{card} GiB",
+        "" if cores is None else count_of(max(1, round(cores)), "host core"),
+    )
+    yield "Risk", ", ".join(filter(None, taken))
     if not option.isolates and not _is_pair(r):
         yield "Isolate", _isolated(r)
     yield from _near(r)
@@ -280,10 +280,9 @@ def _exclusive_lines(given: ModelAdvice) -> Iterator[tuple[str, str]]:
     splits = [o for o in r.options[:-1] if (o.sharing in ISOLATING) == r.request.isolate]
     if kept := [o for o in splits if not o.violations] or splits:
         best = max(kept, key=lambda o: o.prediction.stp.value)
-        prices = r.request.policy.prices
-        energy, stp = savings_of(best.prediction, prices).energy, best.prediction.stp.value
+        energy = savings_of(best.prediction, r.request.policy.prices).energy.value
+        stp, saved = best.prediction.stp.value, less_or_more(energy, 0)
         beyond = ", beyond a limit" if best.violations else ""
-        saved = less_or_more(energy.value, 0)
         yield "At best", f"{best.name}{beyond}: {_hours(stp)} GPU time, {saved} energy"
         hours = stp >= 1 / (1 - LEAST_TIME_SAVED) and not best.violations
         if hours and r.request.objective.name != COST:
@@ -291,8 +290,7 @@ def _exclusive_lines(given: ModelAdvice) -> Iterator[tuple[str, str]]:
 
 
 def _near(r: Decision) -> Iterator[tuple[str, str]]:
-    if text := r.near_miss():
-        yield "Near", text
+    return _rows("Near", filter(None, (r.near_miss(),)))
 
 
 def _separate_lines(given: ModelAdvice) -> Iterator[tuple[str, str]]:
@@ -347,15 +345,17 @@ def launch_words(request: Request, profiles: Sequence[Profile], split: Split) ->
         *(f"--max-p99 {job}={most:.10g}ms" for job, most in by_job_ms.items()),
         *(f"--max-power {most:.10g}" for most in (watts,) if most is not None),
         *(f"--power-limit {p.power_limit_w:.10g}" for p in profiles[:1] if p.measured),
+        *(("--gpu 0,1",) if split.gpus else ()),
     )
-    gpus = ("--gpu 0,1",) if split.gpus else ()
-    return " ".join((as_requested(jobs), f"--split {split}", *limits, *gpus))
+    return " ".join((as_requested(jobs), f"--split {split}", *limits))
 
 
 def options_not_taken(r: Decision) -> Iterator[str]:
     """Saving and broken limit of the best of each sharing that was not chosen, nearest first."""
-    options = [option_of(option, r) for option in r.best_of_each()]
-    for option in sorted(options, key=lambda w: (len(w.violations), -w.energy_saved.value)):
+    for option in sorted(
+        (option_of(option, r) for option in r.best_of_each()),
+        key=lambda w: (len(w.violations), -w.energy_saved.value),
+    ):
         if (r.choice and option.split == r.choice.name) or option.sharing == "exclusive":
             continue
         low = below_normal_text(s.job for s in option.jobs if PRIORITY in s.environment)

@@ -152,8 +152,10 @@ def _slurm_agent(
 
     Example: advisor slurm agent
     """
-    log = RotatingFileHandler(folder / "agent.log", maxBytes=2**20, backupCount=1)
-    log_lines(log, form="%(asctime)s %(levelname)s %(message)s")
+    log_lines(
+        RotatingFileHandler(folder / "agent.log", maxBytes=2**20, backupCount=1),
+        form="%(asctime)s %(levelname)s %(message)s",
+    )
     settings = read_settings()
     stop = ended_by_signals()
     with client_of(service, service_ca, settings) as client:

@@ -3,10 +3,10 @@
 import errno
 import io
 import logging
+import math
 import os
 import select
 import sys
-from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
@@ -16,13 +16,16 @@ import typer
 import advisor
 from advisor.core.wording import PrintableFormatter, folded
 from advisor.errors import BROKEN_PIPE, DISTRIBUTION, AdvisorError, InputError, exit_codes, install
-from advisor.settings import read_settings
+from advisor.settings import KEYS, config_path, read_settings, variable_of, written
 from advisor_cli.console import (
     HELP,
+    AsJson,
     LazyGroup,
     as_json_text,
     imported,
     plain_console,
+    plain_table,
+    print_table,
     say,
     say_lines,
     with_places,
@@ -62,7 +65,7 @@ _COMMANDS = {
 }
 
 _ROOMS = {
-    "learn": ("evaluate", "models", "next", "retrain", "train"),
+    "learn": ("models", "next", "train"),
     "measure": ("colocate", "doctor", "profile", "watch"),
 }
 _MODULES = {
@@ -70,9 +73,10 @@ _MODULES = {
     "replicas": "advisor_cli.recommend",
     **{name: f"advisor_cli.{room}.{name}" for room, names in _ROOMS.items() for name in names},
     "check": "advisor_cli.measure.profile",
+    "config": "advisor_cli.app",
     "jobs": "advisor_cli.data",
     "launch": "advisor_cli.launches",
-    "retrain": "advisor_cli.learn.train",
+    **dict.fromkeys(("evaluate", "retrain"), "advisor_cli.learn.train"),
     **dict.fromkeys(("kubernetes", "slurm"), "advisor_cli.agents"),
 }
 
@@ -120,12 +124,11 @@ class _Group(LazyGroup):
                 raise meant from error
             if "--json" not in sys.argv:
                 raise
-            command = error.ctx.command_path if error.ctx else ctx.command_path
             what = error.format_message().rstrip(".")
-            raise InputError(what, fix=f"try {command} --help") from error
+            raise InputError(what, fix=f"try {(error.ctx or ctx).command_path} --help") from error
 
 
-def _meant(said: str, words: Sequence[str]) -> InputError | None:
+def _meant(said: str, words: list[str]) -> InputError | None:
     """The likely meaning of unknown options; None: there is none."""
     what = said.rstrip(".")
     scripts = [word for word in words if word.endswith(".py")]
@@ -170,6 +173,35 @@ def options(
     """Find how jobs share GPUs, and how many SMs or CUs each gets."""
     if context.invoked_subcommand is None:
         say(context.get_help())
+
+
+def config(as_json: AsJson = False) -> None:
+    """Show the settings, and the source of each: environment, file or default.
+
+    Options of a command override variables, variables the file, and the file the defaults.
+
+    Example: advisor config
+    """
+    settings, kept, path = read_settings(), written(os.environ), config_path(os.environ)
+    rows = list[dict[str, str | float | None]]()
+    for name, value_of in KEYS.items():
+        variable, value = variable_of(name), value_of(settings)
+        plain = value if isinstance(value, float | None) else str(value)
+        by_file = "file" if variable in kept else "default"
+        set_by = "environment" if os.environ.get(variable) else by_file
+        # None is nothing, or no bound.
+        bound = None if plain == math.inf else plain
+        rows.append({"name": name, "value": bound, "set_by": set_by, "variable": variable})
+    if as_json:
+        say(as_json_text({"file": path and str(path), "settings": rows}))
+        return
+    print_table(
+        plain_table(
+            ("setting", "value", "set by", "variable"),
+            (["-" if x is None else str(x) for x in row.values()] for row in rows),
+        )
+    )
+    say(f"file, {'read' if path and path.is_file() else 'not there'}: {path}")
 
 
 def main() -> None:
@@ -240,10 +272,9 @@ def _not_installed(error: ModuleNotFoundError) -> InputError:
 
 def _copy_of_stdout() -> int | None:
     """A descriptor that stays open when Rich replaces stdout."""
-    try:
+    with suppress(OSError, ValueError):
         return os.dup(sys.stdout.fileno())
-    except (OSError, ValueError):
-        return None
+    return None
 
 
 def _nobody_reads(descriptor: int) -> bool:

@@ -11,7 +11,6 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Annotated
 
-import requests
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeRemainingColumn
 
@@ -38,7 +37,6 @@ from advisor_audit.audit import (
 from advisor_audit.page import NO_PRICE, change_text, headline, page, span_text
 from advisor_audit.sources import (
     EVERY_S,
-    Family,
     Prometheus,
     SeriesFile,
     Source,
@@ -129,13 +127,15 @@ def audit(
         pasted(placer, "", (), None, MemoryFit((), None))  # refuses one that is not known
     if objective == COST:
         settings.policy.prices.priced(ADVISED[COST])  # refuses it where nothing has a price
-    policy = settings.policy
-    limits = Request(policy=policy if min_speed is None else replace(policy, min_speed=min_speed))
     wanted = Wanted(
         head=bundled_head(),
         within=within,
         objective=objective,
-        limits=limits,
+        limits=Request(
+            policy=settings.policy
+            if min_speed is None
+            else replace(settings.policy, min_speed=min_speed)
+        ),
         prices=settings.policy.prices,
         profiles=local_profiles(settings, profiles),
     )
@@ -147,8 +147,14 @@ def audit(
     try:
         with _alone(folder), _telling() as tell, _open(keep if prometheus else None) as kept:
             if prometheus:
-                session = session_for(settings.secrets(), http_config)
-                source: Source = _prometheus(prometheus, session, folder, days, step, families)
+                source: Source = Prometheus(
+                    prometheus,
+                    session_for(settings.secrets(), http_config),
+                    begin_s=(end_s := _end_s(folder, step)) - days * DAY_S,
+                    end_s=end_s,
+                    step_s=step,
+                    families=families,
+                )
             else:
                 file = series or keep or folder / "series.jsonl"
                 if not series:
@@ -183,11 +189,14 @@ def audit(
 
 
 def _words_for(placer: str, change: SharingSet) -> Pasted:
-    split = Split(
-        change.limits_percent, "limited" if min(change.limits_percent) < WHOLE else "uncapped"
+    sharing = "limited" if min(change.limits_percent) < WHOLE else "uncapped"
+    return pasted(
+        placer,
+        change.gpu_model,
+        [*map(_in_line, change.jobs)],
+        Split(change.limits_percent, sharing),
+        MemoryFit(change.memory_mib, change.card_mib),
     )
-    memory = MemoryFit(change.memory_mib, change.card_mib)
-    return pasted(placer, change.gpu_model, [*map(_in_line, change.jobs)], split, memory)
 
 
 def _in_line(name: str) -> str:
@@ -217,29 +226,14 @@ def _alone(folder: Path) -> Generator[None]:
         yield
 
 
-def _prometheus(
-    url: str,
-    session: requests.Session,
-    folder: Path,
-    days: float,
-    step_s: float,
-    families: Sequence[Family],
-) -> Prometheus:
-    """The days until now; where an audit of them ended early, those that it was about."""
+def _end_s(folder: Path, step_s: float) -> float:
+    """The end of the days: now, or that of an audit that ended early within the last day."""
     note, end_s = folder / "end.json", time.time() // step_s * step_s
     if note.exists() and end_s - (before_s := float(note.read_text())) < DAY_S:
-        end_s = before_s
-    else:
-        _remove_pages(folder, "*.jsonl")
-        replace_file(note, f"{end_s}".encode())
-    return Prometheus(
-        url,
-        session,
-        begin_s=end_s - days * DAY_S,
-        end_s=end_s,
-        step_s=step_s,
-        families=families,
-    )
+        return before_s
+    _remove_pages(folder, "*.jsonl")
+    replace_file(note, f"{end_s}".encode())
+    return end_s
 
 
 def _watch(
@@ -248,10 +242,9 @@ def _watch(
     """Record GPUs for a while; what Ctrl-C leaves is enough to go on with."""
     see_exporters(urls)
     host = None if urls else HostGpus()
-    read = partial(read_host, host) if host else partial(read_exporters, urls)
     with suppress(KeyboardInterrupt):
         record(
-            read,
+            partial(read_host, host) if host else partial(read_exporters, urls),
             file,
             span_s,
             lambda done_s: tell("watching, s", int(done_s), int(span_s)),
@@ -316,17 +309,20 @@ def _lines(result: Audit, out: Path) -> Iterator[tuple[str, str]]:
     }
     kinds = ", ".join(f"{count:,} {what}" for what, count in said.items() if count)
     kept = f"; {result.kept:,} kept by name for advice" if result.kept else ""
-    yield "Jobs", f"{len(result.jobs) + result.left_out:,}: {kinds}{kept}"
     held = (f"{label.gpu_hours:,.0f} {label.label or 'no label'}" for label in result.held_by)
-    yield "Owners", f"GPU hours read, by the label that names the job: {', '.join(held)}"
-    if left := result.left_hours:
-        hours = ", ".join(f"{in_digits(h)} {why}" for why, h in left.items())
-        yield "Left", f"GPU hours read that are left as they are: {hours}"
-    if strangers := sorted({job.gpu_model for job in result.jobs} - {*MEASURED_ON}):
-        yield "Unsure", f"no set was ever measured on {listed(strangers)}"
+    left = ", ".join(f"{in_digits(h)} {why}" for why, h in result.left_hours.items())
+    strangers = sorted({job.gpu_model for job in result.jobs} - {*MEASURED_ON})
+    lines = {
+        "Jobs": f"{len(result.jobs) + result.left_out:,}: {kinds}{kept}",
+        "Owners": f"GPU hours read, by the label that names the job: {', '.join(held)}",
+        "Left": f"GPU hours read that are left as they are: {left}" if left else "",
+        "Unsure": f"no set was ever measured on {listed(strangers)}" if strangers else "",
+    }
+    yield from ((name, text) for name, text in lines.items() if text)
     for change in result.first_pairs[:1]:
         yield "Next", change.command
-        yield "", f"{_range(change.saved_w)} W less"
+        saved = change.saved_w
+        yield "", f"{saved.value:,.0f} ({saved.low:,.0f} to {saved.high:,.0f}) W less"
     yield "Page", f"{out}, and {out.with_suffix('.json')}"
 
 
@@ -335,7 +331,3 @@ def _row(name: str, today: float, shared: Interval, note: str) -> tuple[str, str
     ends = f"{shared.low:,.0f} to {shared.high:,.0f}"
     less = f"{100 * (shared.value / today - 1):+.0f} %" if today else ""
     return name, f"{today:9,.0f}{shared.value:9,.0f}{ends:>18}{less:>8}  {note}".rstrip()
-
-
-def _range(of: Interval) -> str:
-    return f"{of.value:,.0f} ({of.low:,.0f} to {of.high:,.0f})"

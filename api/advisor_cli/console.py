@@ -221,10 +221,8 @@ def print_list(console: Console, title: str, mark: str, lines: Sequence[str]) ->
     if lines:
         console.print(Text(title, style="bold"))
     for line in lines:
-        if mark == " ":
-            console.print(Text(f"    {line}"), soft_wrap=True)
-        else:
-            console.print(Text(folded(line, console.width, f"  {mark} ")), soft_wrap=True)
+        text = folded(line, console.width, f"  {mark} ") if mark.strip() else f"    {line}"
+        console.print(Text(text), soft_wrap=True)
 
 
 def job_names(incomplete: str) -> list[str]:
@@ -298,15 +296,6 @@ PowerLimit: TypeAlias = Annotated[
     float | None, typer.Option(help="Power limit of the GPU, W, if lower than that of the profiles")
 ]
 
-Memory: TypeAlias = Annotated[
-    float | None,
-    typer.Option(
-        parser=parse_memory_mib,
-        metavar="SIZE",
-        help="Memory of a GPU: 143771 (MiB), 80GiB or 141GB (default: by GPU model)",
-    ),
-]
-
 Cores: TypeAlias = Annotated[
     float | None, typer.Option(help="Host cores for all jobs together (default: no limit)")
 ]
@@ -355,15 +344,19 @@ class LimitOptions:
     min_speed: MinSpeed = None
     max_p99: MaxP99 = None
     max_power: Annotated[float | None, typer.Option(help="Maximum power of a GPU, W")] = None
-    memory: Memory = None
+    memory: Annotated[
+        float | None,
+        typer.Option(
+            parser=parse_memory_mib,
+            metavar="SIZE",
+            help="Memory of a GPU: 143771 (MiB), 80GiB or 141GB (default: by GPU model)",
+        ),
+    ] = None
     gpu_model: GpuModelOption = None
     profiles: ProfilesOption = None
 
 
-R = TypeVar("R")
-
-
-def grouped(command: Callable[..., R]) -> Callable[..., R]:
+def grouped(command: Callable[..., T]) -> Callable[..., T]:
     """A command that takes each of its dataclasses field by field, as Typer reads it."""
     kinds: dict[str, Any] = {}
     flat: dict[str, inspect.Parameter] = {}
@@ -375,7 +368,7 @@ def grouped(command: Callable[..., R]) -> Callable[..., R]:
             flat[parameter.name] = parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
 
     @functools.wraps(command)
-    def taken(**given: Any) -> R:
+    def taken(**given: Any) -> T:
         made = {
             name: kind(**{field.name: given.pop(field.name) for field in fields(kind)})
             for name, kind in kinds.items()

@@ -10,7 +10,7 @@ from advisor.core.records import Observation, PairPoint, Record, SoloPoint
 from advisor.core.wording import count_of, listed
 from advisor.errors import InputError
 from advisor.formats.job_file import sound_jobs
-from advisor.settings import Settings, read_settings
+from advisor.settings import read_settings
 from advisor.validity.points import with_flags, with_pair_flags, with_solo_flags
 from advisor.wire.answers import JobList, JobRow
 from advisor_cli.console import AsJson, Columns, as_json_text, print_table, say, say_lines, table_of
@@ -49,10 +49,9 @@ def import_(files: list[Path], as_json: AsJson = False) -> None:
 
     Example: advisor data import points.parquet
     """
-    settings = read_settings()
     points = with_flags(point for file in files for point in read_points(file))
     jobs = dict.fromkeys(point.job for point in points if isinstance(point, SoloPoint))
-    with open_store(settings.database_url, settings.home) as store:
+    with open_store(*_database()) as store:
         check_import(points, [row for job in jobs for row in store.profile_rows(job, job)])
         of_kinds = {k: [p for p in points if isinstance(p, of)] for k, of in _RECORDS.items()}
         counts = {k: {"read": len(of), "new": store.add(of)} for k, of in of_kinds.items()}
@@ -61,8 +60,8 @@ def import_(files: list[Path], as_json: AsJson = False) -> None:
     # Points that were there say nothing new.
     notes = import_notes(points, stored) if new else []
     each = "; ".join(f"{kind} {c['read']} read, {c['new']} new" for kind, c in counts.items())
-    lines = (f"{read} points read, {new} new ({each})", *(f"! {note}" for note in notes))
-    _say(as_json, "\n".join(lines), read=read, new=new, **counts, notes=notes)
+    text = "\n! ".join((f"{read} points read, {new} new ({each})", *notes))
+    _say(as_json, text, read=read, new=new, **counts, notes=notes)
 
 
 @app.command("export")
@@ -77,8 +76,7 @@ def export(
 
     Example: advisor data export pairs.parquet --kind pairs
     """
-    settings = read_settings()
-    with open_store(settings.database_url, settings.home) as store:
+    with open_store(*_database()) as store:
         points = _wanted(store, kind, job, run)
     write_points(file, points)
     written = (
@@ -114,8 +112,7 @@ def delete(
         )
     if as_json and not yes:
         raise InputError("--json cannot ask", fix="give --yes, too")
-    settings = read_settings()
-    with open_store(settings.database_url, settings.home) as store:
+    with open_store(*_database()) as store:
         points = [
             point
             for point in _wanted(store, kind, job, run)
@@ -136,8 +133,7 @@ def migrate() -> None:
     """
     from advisor_data.store import migrate as migrate_store  # only here: SQLAlchemy takes time
 
-    settings = read_settings()
-    changed = migrate_store(settings.database_url, settings.home)
+    changed = migrate_store(*_database())
     current = "the database's schema is current"
     say(f"tables were made or changed; {current}" if changed else f"{current} already")
 
@@ -150,8 +146,7 @@ def backup(file: Path, as_json: AsJson = False) -> None:
     """
     from advisor_data.store import back_up  # only here: SQLAlchemy takes time to load
 
-    settings = read_settings()
-    size_bytes = back_up(settings.database_url, settings.home, file)
+    size_bytes = back_up(*_database(), file)
     _say(as_json, f"{size_bytes} bytes written to {file}", written_bytes=size_bytes)
 
 
@@ -169,9 +164,14 @@ def restore(
     """
     from advisor_data.store import restore as bring_back  # as in backup
 
-    settings = read_settings()
-    bring_back(settings.database_url, settings.home, file, overwrite=overwrite)
+    bring_back(*_database(), file, overwrite=overwrite)
     _say(as_json, f"the database is as {file} says", restored=str(file))
+
+
+def _database() -> tuple[str | None, Path]:
+    """Its URL, and the folder where it is by default."""
+    settings = read_settings()
+    return settings.database_url, settings.home
 
 
 def _of_what(points: Sequence[Record]) -> str:
@@ -185,8 +185,10 @@ def _wanted(store: Store, kind: RecordKind, job: str | None, run: str | None) ->
     if kind == "solo":
         return with_solo_flags(store.solo_points(job=job, run=run))
     if kind == "pairs":
-        pairs = (p for p in store.pair_points(run=run) if job is None or job in p.jobs)
-        return with_pair_flags(pairs, with_solo_flags(store.solo_points()))
+        return with_pair_flags(
+            (p for p in store.pair_points(run=run) if job is None or job in p.jobs),
+            with_solo_flags(store.solo_points()),
+        )
     return [
         observation
         for observation in store.observations()
@@ -218,14 +220,12 @@ def jobs(
 
     Example: advisor jobs --bundled
     """
-    settings = read_settings()
     if bundled:
         rows = job_rows((), (), profile_rows(bundled_solo_points()))
     else:
-        sound, faults = sound_jobs(settings.jobs_dir)
-        names = [job.name for job in sound]
+        sound, faults = sound_jobs(read_settings().jobs_dir)
         say_lines((f"! {fault}" for fault in faults), err=True)
-        rows = job_rows(names, _measured(settings))
+        rows = job_rows([job.name for job in sound], _measured())
     if as_json:
         say(as_json_text(JobList(jobs=rows)))
     elif rows:
@@ -238,16 +238,15 @@ def jobs(
         )
 
 
-def _measured(settings: Settings) -> Sequence[ProfileRow]:
+def _measured() -> Sequence[ProfileRow]:
     """Contents of the store; a read makes none."""
-    if not is_begun(settings.database_url, settings.home):
+    if not is_begun(*_database()):
         return ()
-    with open_store(settings.database_url, settings.home) as store:
+    with open_store(*_database()) as store:
         return store.profile_rows("", LAST_NAME)
 
 
 def _shares(shares: Sequence[float]) -> str:
     """All shares, or the first, the last and their number where there are many."""
-    if len(shares) > 4:
-        return f"{shares[0]:g}..{shares[-1]:g} ({len(shares)})"
-    return " ".join(f"{share:g}" for share in shares)
+    ends = f"{shares[0]:g}..{shares[-1]:g} ({len(shares)})" if len(shares) > 4 else ""
+    return ends or " ".join(f"{share:g}" for share in shares)

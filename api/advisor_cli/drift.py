@@ -1,7 +1,5 @@
 """`advisor drift`: do launched jobs still do what the model in use expects of them?"""
 
-from collections.abc import Iterable
-
 from advisor.core.wording import count_of
 from advisor.settings import Settings, read_settings
 from advisor.wire.answers import CardPower, DriftedJob
@@ -56,25 +54,18 @@ def drift(as_json: AsJson = False) -> None:
         }
         say(as_json_text(answer))
         return
-    say_lines(_lines(experience))
+    number = len(experience.expected)
+    compared = f"{count_of(number, 'launched pair')} compared with what the model in use expects"
+    say(compared if number else "there is no launched pair to compare: advisor launch")
+    if number and not experience.drifts:
+        say("no job has drifted")
+    say_lines(experience.outdated.values())
     if experience.drifts:
         say("")
         print_table(table_of(_JOBS, experience.drifts))
     if cards:
         say("")
         print_table(table_of(_CARDS, cards))
-
-
-def _lines(experience: Conditions) -> Iterable[str]:
-    compared = count_of(len(experience.expected), "launched pair")
-    yield (
-        f"{compared} compared with what the model in use expects"
-        if experience.expected
-        else "there is no launched pair to compare: advisor launch"
-    )
-    if experience.expected and not experience.drifts:
-        yield "no job has drifted"
-    yield from experience.outdated.values()
 
 
 def _experience(settings: Settings) -> tuple[Conditions, list[CardPower]]:
@@ -93,4 +84,4 @@ def _experience(settings: Settings) -> tuple[Conditions, list[CardPower]]:
             {(e.observation.gpu_model, e.observation.gpu_uuid) for e in experience.expected}
         )
         factors = [stored_factor(model, card, experience.expected, store) for model, card in cards]
-    return experience, [factor.summary for factor in factors if factor]
+    return experience, [factor for factor in factors if factor]

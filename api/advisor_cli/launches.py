@@ -11,9 +11,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from functools import partial
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Any
@@ -191,14 +190,13 @@ def observations(folder: LaunchFolder) -> list[Observation]:
 
 def exit_code(status: LaunchStatus) -> int:
     """Exit code of a command about a launch: 0 unless it failed."""
-    if status.state != "failed":
-        return 0
-    return (_error_codes() | _EXIT_CODES).get(status.code or "", AdvisorError.exit_code)
+    return _code_of(status.code) if status.state == "failed" else 0
 
 
-def _error_codes() -> dict[str, int]:
-    """Exit codes by the `code` of errors."""
-    return {error.code: error.exit_code for error in AdvisorError.__subclasses__()}
+def _code_of(code: str | None) -> int:
+    """Exit code by the `code` of an error."""
+    codes = {error.code: error.exit_code for error in AdvisorError.__subclasses__()}
+    return (codes | _EXIT_CODES).get(code or "", AdvisorError.exit_code)
 
 
 @contextmanager
@@ -207,8 +205,10 @@ def asking_to_stop(ask: Callable[[], object]) -> Generator[None]:
 
     A lost terminal, or an end by force, leaves it running.
     """
-    numbers = (signal.SIGINT, signal.SIGTERM)
-    before = {number: signal.signal(number, lambda _number, _frame: ask()) for number in numbers}
+    before = {
+        number: signal.signal(number, lambda _number, _frame: ask())
+        for number in (signal.SIGINT, signal.SIGTERM)
+    }
     try:
         yield
     finally:
@@ -249,8 +249,11 @@ def table(status: LaunchStatus, width: int) -> Group:
     if sum(max(map(len, column)) + 2 for column in columns) - 2 > width:
         columns = [column for column in columns if column[0] not in _SPARE]
     names, *rows = zip(*columns, strict=True)
-    shown = plain_table(names, rows, whole=names[1:])
-    return Group(Text(_head(status), style="bold"), shown, *map(Text, _tail(status)))
+    return Group(
+        Text(_head(status), style="bold"),
+        plain_table(names, rows, whole=names[1:]),
+        *map(Text, _tail(status)),
+    )
 
 
 def unread_text(unread: str | None, unread_since: str | None, stalled_since: str | None) -> str:
@@ -262,18 +265,17 @@ def unread_text(unread: str | None, unread_since: str | None, stalled_since: str
 
 def line(status: LaunchStatus) -> str:
     """The same in a line for the launch and one for each job, 80 columns wide."""
-    parts = [] if status.power_w is None else [f"{status.power_w:.0f} W"]
-    if status.energy_saved is not None:
-        parts.append(f"{less_or_more(status.energy_saved)} energy")
-    if status.speed_drift:
-        parts.append(f"speed {status.speed_drift.text} of promised")
-    if status.code:
-        parts.append(f"{status.code}: {status.cause}")
-    head, jobs = ", ".join((_head(status), *parts)), map(_job, status.jobs)
-    name, rest = f"{status.launch_id} ", head.removeprefix(f"{status.launch_id} ")
-    return "\n".join(
-        (folded(rest, _LINE_WIDTH, name), *(folded(job, _LINE_WIDTH, "  ") for job in jobs))
+    name = f"{status.launch_id} "
+    parts = (
+        _head(status),
+        "" if status.power_w is None else f"{status.power_w:.0f} W",
+        "" if status.energy_saved is None else f"{less_or_more(status.energy_saved)} energy",
+        f"speed {status.speed_drift.text} of promised" if status.speed_drift else "",
+        f"{status.code}: {status.cause}" if status.code else "",
     )
+    rest = ", ".join(filter(None, parts)).removeprefix(name)
+    jobs = (folded(_job(job), _LINE_WIDTH, "  ") for job in status.jobs)
+    return "\n".join((folded(rest, _LINE_WIDTH, name), *jobs))
 
 
 def _head(status: LaunchStatus) -> str:
@@ -286,47 +288,49 @@ def _head(status: LaunchStatus) -> str:
 
 def _rows(status: LaunchStatus) -> Iterator[tuple[str, ...]]:
     for job in status.jobs:
-        speed = "" if (alone := job.speed) is None else speed_text(alone)
-        units = "" if job.units_granted is None else str(job.units_granted)
-        share, progress = job.share_text, f"{job.steps:,.0f}"
         # Of one that is over its mean, which is what was predicted.
         rate = job.mean_rate if job.rate is None else job.rate
-        beside = _beside(rate, job.predicted_rate, f"{job.rate_unit}/s")
-        yield job.job, share, units, _memory(job), job.outcome, *beside, speed, progress
+        yield (
+            job.job,
+            job.share_text,
+            "" if job.units_granted is None else str(job.units_granted),
+            _memory(job),
+            job.outcome,
+            *_beside(rate, job.predicted_rate, f"{job.rate_unit}/s"),
+            "" if job.speed is None else speed_text(job.speed),
+            f"{job.steps:,.0f}",
+        )
     yield "power", "", "", "", "", *_beside(status.watts, status.predicted_power_w, "W"), "", ""
+    # Of the jobs that began together, until another joins.
+    forecast = None if any(job.joined_at for job in status.jobs) else status.forecast
+    predicted = forecast and forecast.energy_saved and forecast.energy_saved.value
     # A difference: how far off it is in percent of itself says nothing.
-    saved = _percent(_predicted_saved(status))
-    alone = _percent(status.part_saved)
-    yield "energy saved", "", "", "", "", alone, saved, "", "", ""
+    saved = _percent(status.part_saved), _percent(predicted)
+    yield "energy saved", "", "", "", "", *saved, "", "", ""
 
 
 def _memory(job: JobStatus) -> str:
     """At how much it is bounded; only what was started has a limit, or none."""
-    if job.units_granted is None and job.memory_limit_mib is None:
-        return ""
-    return "no limit" if job.memory_limit_mib is None else f"{job.memory_limit_mib:,} MiB"
+    if job.memory_limit_mib is not None:
+        return f"{job.memory_limit_mib:,} MiB"
+    return "" if job.units_granted is None else "no limit"
 
 
-def _predicted_saved(status: LaunchStatus) -> float | None:
-    """Of the jobs that began together, until another joins."""
-    if (forecast := status.forecast) is None or any(job.joined_at for job in status.jobs):
-        return None
-    return forecast.energy_saved and forecast.energy_saved.value
-
-
-def _moves(status: LaunchStatus) -> Iterator[str]:
+def _moves(status: LaunchStatus) -> list[str]:
     """Joins and ends while other jobs ran, in the order of time; UTC."""
-    came = [(job.joined_at, f"{job.job} joined with {job.share_text}") for job in status.jobs]
+    came = [
+        (job.joined_at, f"{job.job} joined with {job.share_text}")
+        for job in status.jobs
+        if job.joined_at
+    ]
     # A job stopped with the launch has not left the others; one ended for another has a reason.
     left = [
         (job.ended_at, f"{job.job} left: {job.outcome}")
         for job in status.jobs
-        if job.outcome != "stopped" or job.error
+        if job.ended_at and (job.outcome != "stopped" or job.error)
     ]
-    moments = [(moment, text) for moment, text in (*came, *left) if moment]
-    if status.over and not any(moment for moment, _ in came):
-        return
-    yield from (f"{moment[11:19]} {text}" for moment, text in sorted(moments))
+    moments = () if status.over and not came else sorted((*came, *left))
+    return [f"{moment[11:19]} {text}" for moment, text in moments]
 
 
 def _beside(now: float | None, predicted: Interval | None, unit: str) -> tuple[str, str, str]:
@@ -335,13 +339,14 @@ def _beside(now: float | None, predicted: Interval | None, unit: str) -> tuple[s
 
 
 def _tail(status: LaunchStatus) -> Iterator[str]:
-    if status.energy_j is not None:
-        yield f"{status.energy_j:,.0f} J in {status.overlap_s:.0f} s together"
-    if status.rest_s:
-        energy = "" if status.rest_energy_j is None else f", {status.rest_energy_j:,.0f} J"
-        yield f"{status.rest_s:.0f} s of others after the first had ended{energy}"
-    if status.stranded_unit_s:
-        yield f"{status.stranded_unit_s:,.0f} unit-seconds held for jobs that have ended"
+    energy, unit_s = status.energy_j, status.stranded_unit_s
+    rest = "" if status.rest_energy_j is None else f", {status.rest_energy_j:,.0f} J"
+    measured = (
+        "" if energy is None else f"{energy:,.0f} J in {status.overlap_s:.0f} s together",
+        f"{status.rest_s:.0f} s of others after the first had ended{rest}" if status.rest_s else "",
+        f"{unit_s:,.0f} unit-seconds held for jobs that have ended" if unit_s else "",
+    )
+    yield from filter(None, measured)
     for job in status.jobs:
         if job.max_p99_ms is not None:
             now = "not known yet" if job.latency_p99_ms is None else f"{job.latency_p99_ms:.3g} ms"
@@ -353,26 +358,26 @@ def _tail(status: LaunchStatus) -> Iterator[str]:
             yield f"{job.job}: {text}"
         if job.paused:
             yield f"{job.job}: paused, stopped by a signal or frozen"
-    if text := _drift_text(status):
-        yield f"drift {text}"
-    if (offer := status.resplit) and not offer.refused:
-        yield (
-            f"another split, {offer.split}, would do {offer.text}: advisor launches resplit "
-            f"{status.launch_id}"
-        )
-    if status.unwatched_s:
-        yield f"{status.unwatched_s:.1f} s without monitoring"
-    if only_set := [job.job for job in status.jobs if job.proof == "set"]:
-        yield f"limit of {listed(only_set)}: set, not read back from the job"
-    yield from _moves(status)
-    if status.silent_s is not None:
-        yield (
-            f"! its supervisor has not been heard of since {status.updated_at[11:19]}: all that "
-            "stands here is as of then, and no limit is proven"
-        )
-    if status.code:
-        yield f"{status.code}: {status.cause}"
-    yield from (f"! {warning}" for warning in status.warnings)
+    drift, offer = _drift_text(status), status.resplit
+    only_set = listed(job.job for job in status.jobs if job.proof == "set")
+    silent = (
+        f"! its supervisor has not been heard of since {status.updated_at[11:19]}: all that "
+        "stands here is as of then, and no limit is proven"
+    )
+    remarks = (
+        f"drift {drift}" if drift else "",
+        f"another split, {offer.split}, would do {offer.text}: advisor launches resplit "
+        f"{status.launch_id}"
+        if offer and not offer.refused
+        else "",
+        f"{status.unwatched_s:.1f} s without monitoring" if status.unwatched_s else "",
+        f"limit of {only_set}: set, not read back from the job" if only_set else "",
+        *_moves(status),
+        "" if status.silent_s is None else silent,
+        f"{status.code}: {status.cause}" if status.code else "",
+        *(f"! {warning}" for warning in status.warnings),
+    )
+    yield from filter(None, remarks)
 
 
 def _drift_text(status: LaunchStatus) -> str:
@@ -441,8 +446,10 @@ def end_screens(
     last = together.pop() if together and seats == _seats(together[-1]) else None
     for observation in together:
         jobs = [_Job(part) for part in observation.parts]
-        lines = tuple(_of_pair(observation, jobs, prices))
-        yield Said(headline=_headline(observation.state, observation, jobs), lines=lines)
+        yield Said(
+            headline=_headline(observation.state, observation, jobs),
+            lines=tuple(_of_pair(observation, jobs, prices)),
+        )
     if not status.over:
         return
     jobs, ending = list[_Job](), list[tuple[str, str]]()
@@ -451,8 +458,12 @@ def end_screens(
         joined = _moved(status, observed[begins[-1] + 1 :]) if len(began) < len(status.jobs) else ()
         ending = [*_of_pair(last, jobs, prices), *joined, *_judged(last, jobs, status.forecast)]
     ending += [("Drift", text)] if (text := _drift_text(status)) else []
-    lines = (*ending, *_errors(status), *_whole(status), *_next(status, jobs))
-    yield Said(headline=_headline(status.state, last, jobs), lines=lines)
+    ending += _whole(status)
+    if jobs:
+        alone = " --alone" if any((job.mean_speed or 0.0) > FASTEST for job in began) else ""
+        names, split = as_requested(job.job for job in began), split_of(began, status.sharing)
+        ending.append(("Again", f"advisor launch {names} --split {split}{alone}"))
+    yield Said(headline=_headline(status.state, last, jobs), lines=tuple(ending))
 
 
 def _seats(observation: Observation) -> list[tuple[str, float]]:
@@ -460,10 +471,12 @@ def _seats(observation: Observation) -> list[tuple[str, float]]:
 
 
 def _whole(status: LaunchStatus) -> Iterator[tuple[str, str]]:
-    """Energy of the whole launch, and how long it was not watched."""
+    """What failed, energy of the whole launch, and how long it was not watched."""
+    if status.code:
+        yield "Cause", f"{status.code}: {status.cause}"
+    yield from (("", f"{job.job} {job.outcome}: {job.error}") for job in status.jobs if job.error)
     if status.whole_energy_j is not None:
-        starts = energy_text(status.starts_energy_j or 0.0)
-        whole = energy_text(status.whole_energy_j)
+        starts, whole = map(energy_text, (status.starts_energy_j or 0.0, status.whole_energy_j))
         yield "In all", f"{whole} since the GPU was taken, {starts} of it before jobs ran"
     if status.unwatched_s:
         yield "Gaps", f"{status.unwatched_s:.1f} s without monitoring"
@@ -474,13 +487,12 @@ def _moved(status: LaunchStatus, later: Sequence[Observation]) -> Iterator[tuple
     yield from (("" if n else "Moves", text) for n, text in enumerate(_moves(status)))
     for job in status.jobs:
         seat = job.job, job.share_percent
-        observation = next((o for o in later if job.joined_at and seat in _seats(o)), None)
-        if observation is not None:
+        if observation := next((o for o in later if job.joined_at and seat in _seats(o)), None):
             part = next(p for p in observation.parts if p.job == job.job)
             power = "" if observation.power_w is None else f"; all draw {observation.power_w:.0f} W"
-            said = observation.predicted_power_w
-            beside = "" if not power or said is None else f" ({said:.0f} predicted)"
-            yield "Joined", f"{_each(_Job(part, job), len(job.job))}{power}{beside}"
+            if power and (said := observation.predicted_power_w) is not None:
+                power += f" ({said:.0f} predicted)"
+            yield "Joined", f"{_each(_Job(part, job), len(job.job))}{power}"
 
 
 def _in_order(observation: Observation, status: LaunchStatus, began: int) -> list[_Job]:
@@ -535,7 +547,7 @@ def _of_pair(
         yield "Cost", prices.text((_took_s(observation), whole_j), (apart_s, apart_j))
     verdicts = {part.results for part in observation.parts}
     each = (f"{job.part.job} {_RESULTS[job.part.results]}" for job in jobs)
-    results = _RESULTS[verdicts.pop()] if len(verdicts) == 1 else ", ".join(each)
+    results = ", ".join(each) if len(verdicts) > 1 else _RESULTS[verdicts.pop()]
     held = "a limit was BROKEN" if LIMIT_BROKEN in observation.flags else "limits held all the time"
     yield "Results", f"{results}; {'no limits were set' if observation.mode in _FREE else held}"
 
@@ -562,12 +574,12 @@ def _energy(observation: Observation, whole_j: float | None, apart_j: float | No
         why = FLAGS[FOREIGN_HOST] if FOREIGN_HOST in observation.flags else why
         return f"{energy_text(whole_j)}; one after the other is not known: {why}"
     saved = less_or_more(1 - whole_j / apart_j, 0)
-    notes = list[str]()
-    if observation.rest_s and observation.energy_saved is not None:
-        notes.append(f"{less_or_more(observation.energy_saved, 0)} while all ran")
-    if (predicted := observation.predicted_energy_saved) is not None:
-        notes.append(f"{less_or_more(predicted, 0)} predicted")
-    beside = f" ({', '.join(notes)})" if notes else ""
+    now, predicted = observation.energy_saved, observation.predicted_energy_saved
+    notes = (
+        f"{less_or_more(now, 0)} while all ran" if observation.rest_s and now is not None else "",
+        "" if predicted is None else f"{less_or_more(predicted, 0)} predicted",
+    )
+    beside = f" ({', '.join(filter(None, notes))})" if any(notes) else ""
     return f"{energy_text(whole_j)} instead of {energy_text(apart_j)}: {saved}{beside}"
 
 
@@ -577,8 +589,9 @@ def _time(seen: Observation, stp: float, apart_s: float | None) -> str:
     beside = f" ({less_or_more(1 - 1 / predicted, 0)} predicted)" if predicted else ""
     took = f"{duration_text(_took_s(seen))} instead of {duration_text(apart_s or 0.0)}"
     saved = less_or_more(1 - 1 / stp, 0) if stp else "no end"
-    while_all = " while all ran" if seen.rest_s else ""
-    return f"{f'{took}: ' if apart_s else ''}{saved}{while_all}{beside}"
+    return (
+        f"{f'{took}: ' if apart_s else ''}{saved}{' while all ran' if seen.rest_s else ''}{beside}"
+    )
 
 
 def _stp(observation: Observation, *, predicted: bool = False) -> float | None:
@@ -597,22 +610,18 @@ def _each(job: _Job, width: int) -> str:
     """Its speed beside what was predicted, how much it did, and how it ended."""
     part, status = job.part, job.status
     speed, predicted = _speed(part, part.rate), _speed(part, part.predicted_rate)
-    did: list[str] = []
-    if speed is not None:
-        beside = "" if predicted is None else f" ({100 * predicted:.0f} % predicted)"
-        did.append(f"{speed_text(speed):>5}{beside}")
-    elif part.rate is not None:
-        did.append(f"{in_digits(part.rate, 4)} {part.rate_unit}/s")
-    if part.latency_p99_ms is not None:
-        most = status and status.max_p99_ms
-        promised = "" if most is None else f" ({most:g} promised)"
-        did.append(f"p99 {part.latency_p99_ms:.3g} ms{promised}")
-    if status:
-        did.append(f"{status.steps:,.0f} {status.rate_unit}")
-        did.append(status.outcome if status.exit_code is None else f"exit {status.exit_code}")
-    if part.energy_j is not None:
-        did.append(f"about {energy_text(part.energy_j)}")
-    return f"{part.job:<{width}}  {', '.join(did)}"
+    rate = "" if part.rate is None else f"{in_digits(part.rate, 4)} {part.rate_unit}/s"
+    beside = "" if predicted is None else f" ({100 * predicted:.0f} % predicted)"
+    most = status and status.max_p99_ms
+    promised = "" if most is None else f" ({most:g} promised)"
+    did = (
+        rate if speed is None else f"{speed_text(speed):>5}{beside}",
+        "" if part.latency_p99_ms is None else f"p99 {part.latency_p99_ms:.3g} ms{promised}",
+        status and f"{status.steps:,.0f} {status.rate_unit}",
+        status and (status.outcome if status.exit_code is None else f"exit {status.exit_code}"),
+        "" if part.energy_j is None else f"about {energy_text(part.energy_j)}",
+    )
+    return f"{part.job:<{width}}  {', '.join(filter(None, did))}"
 
 
 def _judged(
@@ -620,24 +629,23 @@ def _judged(
 ) -> Iterator[tuple[str, str]]:
     """Better or worse than predicted, values out of their ranges, and use of the observation."""
     remarks = filter(None, [_better(observation), *_outside(observation, jobs, forecast)])
+    is_profiled = all(part.solo_rate for part in observation.parts)
+    kept = f"Later answers use it{'' if is_profiled else ' once each job has a profile'}."
     if why := observation.doubt:
         kept = f"Later answers do not use it: {why}."
-    elif all(part.solo_rate for part in observation.parts):
-        kept = "Later answers use it."
-    else:
-        kept = "Later answers use it once each job has a profile."
     without = "not compared with what was predicted" if forecast else "nothing was predicted"
     yield "Model", f"{'; '.join(remarks) or without}. {kept}"
 
 
 def _better(observation: Observation) -> str:
     """By the energy saved, else by the work an hour."""
-    pairs = [
-        (observation.energy_saved, observation.predicted_energy_saved),
-        (_stp(observation), _stp(observation, predicted=True)),
-    ]
     gains = [
-        measured - said for measured, said in pairs if measured is not None and said is not None
+        measured - said
+        for measured, said in (
+            (observation.energy_saved, observation.predicted_energy_saved),
+            (_stp(observation), _stp(observation, predicted=True)),
+        )
+        if measured is not None and said is not None
     ]
     if not gains:
         return ""
@@ -661,21 +669,6 @@ def _outside(
             expected = f"{unit}, outside {in_digits(said.low, 4)} to {in_digits(said.high, 4)}"
             outside.setdefault((name, expected), []).append(f"{value:.4g}")
     yield from (f"{name} {listed(names)}{expected}" for (name, expected), names in outside.items())
-
-
-def _errors(status: LaunchStatus) -> Iterator[tuple[str, str]]:
-    if status.code:
-        yield "Cause", f"{status.code}: {status.cause}"
-    yield from (("", f"{job.job} {job.outcome}: {job.error}") for job in status.jobs if job.error)
-
-
-def _next(status: LaunchStatus, jobs: Sequence[_Job]) -> Iterator[tuple[str, str]]:
-    if jobs:
-        began = [job for job in status.jobs if job.joined_at is None]
-        split = split_of(began, status.sharing)
-        names = as_requested(job.job for job in began)
-        alone = " --alone" if any((job.mean_speed or 0.0) > FASTEST for job in began) else ""
-        yield "Again", f"advisor launch {names} --split {split}{alone}"
 
 
 app = typer.Typer(help="List, show, stop, split again and clean up the launches of this host.")
@@ -804,12 +797,14 @@ def clean(
         say(as_json_text(cleaned))
         return
     verb = "would be removed" if dry_run else "removed"
-    for launch in cleaned.removed:
-        room = f"{launch.size_bytes / 2**20:.1f} MiB"
-        say(f"{launch.launch_id} {verb}: ended {launch.ended_at}, {room}, for its {launch.reason}")
+    say_lines(
+        f"{launch.launch_id} {verb}: ended {launch.ended_at}, "
+        f"{launch.size_bytes / 2**20:.1f} MiB, for its {launch.reason}"
+        for launch in cleaned.removed
+    )
     say_lines(f"{launch.launch_id} is kept: {launch.why}" for launch in cleaned.kept)
-    total = f"{sum(launch.size_bytes for launch in cleaned.removed) / 2**20:.1f} MiB"
-    say(f"{count_of(len(cleaned.removed), 'folder')} {verb}, {total}")
+    total_mib = sum(launch.size_bytes for launch in cleaned.removed) / 2**20
+    say(f"{count_of(len(cleaned.removed), 'folder')} {verb}, {total_mib:.1f} MiB")
 
 
 def await_end(folder: LaunchFolder) -> LaunchStatus:
@@ -976,19 +971,17 @@ def launch(
         power_limit_w=power_limit_w,
         dry_run=dry_run,
     )
-    resolved = partial(
-        ResolvedLaunch, request=request, profiles=limits.profiles, asked_by=user_name()
-    )
+    wanted = ResolvedLaunch(request=request, profiles=limits.profiles, asked_by=user_name())
     if join is not None:
         request.check_join()
         folder = find_folder(settings.home / "launches", join)
         # A launch without a GPU yet cannot be joined; the requested GPU is shown.
         card = _see_gpu(folder.read_status().gpu_uuid or folder.read_spec().gpu, settings)
-        raise typer.Exit(join_launch(folder, resolved(card=card), settings, as_json=as_json))
+        raise typer.Exit(join_launch(folder, replace(wanted, card=card), settings, as_json=as_json))
     request.check()
     check_arguments(request, settings)
     card = _see_gpu(gpu, settings, needed=not dry_run)
-    spec = make_spec(resolved(card=card), settings)
+    spec = make_spec(replace(wanted, card=card), settings)
     if dry_run:
         say_lines([as_json_text(spec)] if as_json else _plan_lines(spec, card, settings))
         return
@@ -1013,19 +1006,15 @@ def _together(text: str) -> tuple[str, ...]:
 
 def _see_gpu(name: str, settings: Settings, *, needed: bool = True) -> Gpu | None:
     """The GPU; None where there is none and it is not needed."""
-    try:
+    with nullcontext() if needed else suppress(SourceError):
         return with_units(find_gpus(name), settings)
-    except SourceError:
-        if needed:
-            raise
-        return None
+    return None
 
 
 def _launch(spec: LaunchSpec, settings: Settings, *, detach: bool, as_json: bool) -> int:
     """Start the jobs and follow them; the exit code of the command."""
     folder = create_folder(settings.home / "launches", spec)
-    supervisor = spawn_supervisor(folder, settings, SUPERVISOR)
-    progress = statuses(folder, supervisor)
+    progress = statuses(folder, spawn_supervisor(folder, settings, SUPERVISOR))
     if detach:
         # Once the limits are proven and all run, or it has failed.
         status = next(status for status in progress if status.over or status.state == "running")
@@ -1068,15 +1057,14 @@ def join_launch(
         withdraw(folder, join_name)
         raise
     say(as_json_text(said) if as_json else _join_text(folder.launch_id, said))
-    refused = said.outcome == "refused"
-    return _error_codes().get(said.code or "", AdvisorError.exit_code) if refused else 0
+    return _code_of(said.code) if said.outcome == "refused" else 0
 
 
 def _join_text(launch_id: str, said: JobStatus) -> str:
     if said.outcome == "refused":
         return f"{said.job} did not join {launch_id}, which goes on as it was: {said.error}"
-    memory = "no limit" if said.memory_limit_mib is None else f"{said.memory_limit_mib:,} MiB"
-    units = "" if said.units_granted is None else f" ({said.units_granted} units, memory {memory})"
+    limits = f" ({said.units_granted} units, memory {_memory(said)})"
+    units = "" if said.units_granted is None else limits
     return f"{said.job} joined {launch_id} with {said.share_text}{units} at {said.joined_at}"
 
 
@@ -1087,23 +1075,21 @@ def _plan_lines(spec: LaunchSpec, gpu: Gpu | None, settings: Settings) -> Iterat
     for pair in spec.pairs:
         card_mib = gpu and gpu.memory_mib
         yield f"{as_requested(job.name for job in pair.jobs)} at {pair.split}"
-        shares = zip(pair.parts, pair.shares(card_mib), strict=True)
-        for (part, share), alike in groupby(shares):
+        for (part, share), alike in groupby(zip(pair.parts, pair.shares(card_mib), strict=True)):
             units = f", {part.units} units" if part.units is not None else ""
             yield f"  {as_requested([part.job.name] * len([*alike]))}: {share.percent:g} %{units}"
             yield f"    {' '.join(part.job.command)}"
             bound, _ = read_bound(part.memory_bound)
-            limits = limit_environment(pair, share, gpu, settings)
-            yield from (
-                f"    {name}={text}" for name, text in (bound | dict(part.job.env) | limits).items()
-            )
+            variables = bound | dict(part.job.env) | limit_environment(pair, share, gpu, settings)
+            yield from (f"    {name}={text}" for name, text in variables.items())
         if pair.alone_s:
             yield f"  first those with a gate run alone for {pair.alone_s:g} s each"
         yield from (f"  memory: {_memory_text(memory)}" for memory in pair.memory(card_mib))
         if pair.forecast:
             yield folded(_expected(pair, pair.forecast), _LINE_WIDTH, "  ")
-            rests = _rests(pair, pair.forecast) if spec.when_one_ends == "keep" else ()
-            yield from (folded(rest, _LINE_WIDTH, "  ") for rest in dict.fromkeys(rests))
+            if spec.when_one_ends == "keep":
+                rests = dict.fromkeys(_rests(pair, pair.forecast))
+                yield from (folded(rest, _LINE_WIDTH, "  ") for rest in rests)
     yield from (folded(note, _LINE_WIDTH, "! ") for note in spec.notes)
 
 
@@ -1121,8 +1107,11 @@ def _expected(pair: LaunchSet, forecast: Forecast) -> str:
         for job, expected in zip(pair.jobs, forecast.jobs, strict=True)
     )
     saved = forecast.energy_saved
-    than = " energy for the same work than one after the other"
-    energy = f", {less_or_more(saved.value)}{than}" if saved else ""
+    energy = (
+        f", {less_or_more(saved.value)} energy for the same work than one after the other"
+        if saved
+        else ""
+    )
     return f"expected: {rates}, {forecast.power_w.value:.0f} W{energy}"
 
 

@@ -36,6 +36,5 @@ def client_of(
     Raises:
         InputError: one of these cannot be used.
     """
-    trusted = True if service_ca is None else service_ca
     token = settings.secrets().get("ADVISOR_TOKEN")
-    return Client(service, token, timeout_s=timeout_s, verify=trusted)
+    return Client(service, token, timeout_s=timeout_s, verify=service_ca or True)

@@ -87,8 +87,9 @@ def read_entries(texts: Sequence[str], file: Path | None) -> list[_Entry]:
             InputError.instead_of(OSError, f"{file} cannot be read", fix="check its name"),
         ):
             lines = enumerate(file.read_text("utf-8-sig").splitlines(), start=1)
-        stripped = ((f"{file}:{n}: ", line.partition("#")[0].strip()) for n, line in lines)
-        places = [(place, text) for place, text in stripped if text]
+        places = [
+            (f"{file}:{n}: ", text) for n, line in lines if (text := line.partition("#")[0].strip())
+        ]
     if not (entries := [_entry(place, text) for place, text in places]):
         raise InputError("there are no jobs", fix="name them, such as: advisor place gemm:2 triad")
     if sum(count for _, count, _ in entries) > MAX_JOBS:
@@ -280,11 +281,6 @@ def _show(
 ) -> None:
     queue, risks = placement.queue, placement.risks
     remarks = [remark for remark in _remarks(placement) if remark not in risks]
-    lines = [
-        *(_queue_lines(placement, queue) if queue else _lines(placement)),
-        *_slowest(placement),
-        *(("Risk", risk) for risk in risks),
-    ]
     when = "when and where" if queue else "launches"
     options = f"--pairs (all sets) --schedule ({when}) --notes ({len(remarks)}) --json"
     pools = listed(f"{pool.used} of {pool.gpus} {pool.gpu_model}" for pool in placement.gpus)
@@ -292,19 +288,21 @@ def _show(
     so_many = f"{placement.seated} of " if placement.waiting else ""
     result = f"done in {duration_text(queue.makespan_s)}" if queue else f"{watts} W"
     one_window = sorted({job.job for one in placement.sets for job in one.jobs if job.one_window})
-    headline = (
-        f"PLAN: {so_many}{count_of(placement.queued, 'job')} on {pools}, {result}. "
-        f"{basis(None, one_window)}"
-    )
     totals, plans = None, dict[str, Totals]()
     if queue:
         plans = {"this plan": queue, **{other.name: other for other in queue.baselines}}
         cost: Columns[tuple[str, Totals]] = [
             ("cost", lambda row: f"{prices.of(row[1].gpu_time_s, row[1].energy_j):,.2f}")
         ]
-        columns = (*_TOTAL_COLUMNS, *(cost if prices.are_set else ()))
-        totals = table_of(columns, plans.items())
-    console = print_screen(Said(headline=headline, lines=(*lines, ("More", options))), totals)
+        totals = table_of((*_TOTAL_COLUMNS, *(cost if prices.are_set else ())), plans.items())
+    console = print_screen(
+        Said(
+            headline=f"PLAN: {so_many}{count_of(placement.queued, 'job')} on {pools}, {result}. "
+            f"{basis(None, one_window)}",
+            lines=(*_lines(placement), ("More", options)),
+        ),
+        totals,
+    )
     if pairs:
         console.print(Text("all sets", style="bold"))
         print_table(table_of(_SET_COLUMNS, placement.sets))
@@ -320,64 +318,62 @@ def _show(
 
 
 def _lines(placement: Placement) -> Iterator[tuple[str, str]]:
+    if queue := placement.queue:
+        yield from _shared(placement)
+        yield "Pays", _gain_text(placement, queue)
+    else:
+        yield from _from_now_on(placement)
+    speed, job, is_server = min(
+        (job.speed, job.job, job.p99_ms is not None)
+        for placed in placement.sets
+        for job in placed.jobs
+    )
+    if queue:
+        speed, job = queue.slowest_speed, queue.slowest_job
+    of = "demand" if is_server else "speed alone"
+    limit = f" at {placement.power_limit_w:g} W" if placement.power_limit_w else ""
+    yield "Slowest", f"{job}, {percent(speed)} of its {of}{limit}"
+    yield from (("Risk", risk) for risk in placement.risks)
+
+
+def _from_now_on(placement: Placement) -> Iterator[tuple[str, str]]:
     if placement.waiting:
         waiting = ", ".join(f"{wait.count} {wait.job}" for wait in placement.waiting)
         is_full = all(pool.used == pool.gpus for pool in placement.gpus)
         off = f"{waiting}: limits or a missing profile keep them off the free GPUs"
         yield "Waiting", f"no GPU or power is left for {waiting}" if is_full else off
     yield from _shared(placement)
+    first = placement.gpus[0]
     if (limit_w := placement.power_limit_w) is not None:
-        count = placement.gpus[0].gpus
-        yield (
-            "Limit",
-            f"{limit_w:.0f} W for each of {count}, {in_digits(limit_w * count, 4)} W in all: "
-            f"{LIMIT_COMMANDS[vendor_of(placement.gpus[0].gpu_model)]} {limit_w:.0f}, as "
-            "administrator",
-        )
-    saved, idle = less_or_more(placement.energy_saved), less_or_more(placement.energy_saved_idle)
-    hours = less_or_more(placement.gpu_time_saved)
-    yield (
-        "GPUs",
-        f"{placement.cards} instead of {placement.seated}: {hours} GPU time for the same work",
+        how = f"{LIMIT_COMMANDS[vendor_of(first.gpu_model)]} {limit_w:.0f}, as administrator"
+        in_all = f"{in_digits(limit_w * first.gpus, 4)} W in all"
+        yield "Limit", f"{limit_w:.0f} W for each of {first.gpus}, {in_all}: {how}"
+    saved, idle, hours = map(
+        less_or_more,
+        (placement.energy_saved, placement.energy_saved_idle, placement.gpu_time_saved),
     )
+    cards = f"{placement.cards} instead of {placement.seated}"
+    yield "GPUs", f"{cards}: {hours} GPU time for the same work"
     yield "Energy", f"{saved} with freed GPUs off, {idle} with freed GPUs idle"
     if placement.bound is not None and placement.gap is not None:
         longer = "; a longer --time-limit may find it" if placement.timed_out else ""
-        yield (
-            "Optimum",
-            f"no plan is more than {percent(placement.gap, 1)} better{longer}",
-        )
-
-
-def _slowest(placement: Placement) -> Iterator[tuple[str, str]]:
-    speed, job, is_server = min(
-        (job.speed, job.job, job.p99_ms is not None)
-        for placed in placement.sets
-        for job in placed.jobs
-    )
-    if placement.queue:
-        speed, job = placement.queue.slowest_speed, placement.queue.slowest_job
-    of = "demand" if is_server else "speed alone"
-    limit = f" at {placement.power_limit_w:g} W" if placement.power_limit_w else ""
-    yield "Slowest", f"{job}, {percent(speed)} of its {of}{limit}"
-
-
-def _queue_lines(placement: Placement, queue: Queue) -> Iterator[tuple[str, str]]:
-    yield from _shared(placement)
-    yield "Pays", _gain_text(placement, queue)
+        yield "Optimum", f"no plan is more than {percent(placement.gap, 1)} better{longer}"
 
 
 def _shared(placement: Placement) -> Iterator[tuple[str, str]]:
     """A row for each of the sets that share a GPU, if they are few, and how many jobs do not."""
     sets = [s for s in placement.sets if len(s.jobs) > 1]
-    rows = [
-        f"{less_or_more(s.energy_saved, 0):>9} energy: {s.count} x {s.launch}" for s in sets[:_FEW]
-    ]
-    if more := sum(s.count for s in sets[_FEW:]):
-        rows.append(f"{count_of(more, 'more GPU')}: --pairs")
-    if alone := placement.seated - sum(s.count * len(s.jobs) for s in sets):
-        rows.append(f"{count_of(alone, 'job')} alone")
-    yield from (("" if n else "Shared", row) for n, row in enumerate(rows))
+    more = sum(s.count for s in sets[_FEW:])
+    alone = placement.seated - sum(s.count * len(s.jobs) for s in sets)
+    rows = (
+        *(
+            f"{less_or_more(s.energy_saved, 0):>9} energy: {s.count} x {s.launch}"
+            for s in sets[:_FEW]
+        ),
+        f"{count_of(more, 'more GPU')}: --pairs" if more else "",
+        f"{count_of(alone, 'job')} alone" if alone else "",
+    )
+    yield from (("" if n else "Shared", row) for n, row in enumerate(filter(None, rows)))
 
 
 def _gain_text(placement: Placement, queue: Queue) -> str:
@@ -408,8 +404,7 @@ def _gpus(sets: Sequence[SeatedSet], queue: Queue) -> Iterator[str]:
 
 def _run_text(ways: Mapping[_Seats, str], *runs: PlacedJob | None) -> str:
     there = [run for run in runs if run]
-    until = duration_text(max(run.end_s for run in there))
-    return f"{ways[_seats(there)]} until {until}"
+    return f"{ways[_seats(there)]} until {duration_text(max(run.end_s for run in there))}"
 
 
 def _seats(jobs: Iterable[PlacedJob | SeatedJob]) -> _Seats:
@@ -474,17 +469,22 @@ _PLAN_COLUMNS: Columns[tuple[str, Totals]] = (
 )
 
 
-def _remarks(placement: Placement) -> Iterator[str]:
-    if placement.queue:
-        yield "100 %: as alone on a whole GPU; a job whose neighbour has ended keeps its limit"
-        yield "energy counts idle GPUs until the last job has ended"
-    else:
-        yield "jobs run together from now on; a queue to its end is planned in pairs: --work"
-    yield "savings are predicted, and of many sets those are taken that look best: expect less"
-    if placement.timed_out:
-        yield "the search ended at its time limit: --time-limit gives it more"
-    if placement.bundled_profiles:
-        count = count_of(len(placement.bundled_profiles), "bundled profile")
-        yield f"{count} of jobs with random input; power depends on it"
-    yield from placement.warnings
-    yield f"model {placement.model.version}"
+def _remarks(placement: Placement) -> Iterable[str]:
+    of_queue = (
+        "100 %: as alone on a whole GPU; a job whose neighbour has ended keeps its limit",
+        "energy counts idle GPUs until the last job has ended",
+    )
+    from_now_on = ("jobs run together from now on; a queue to its end is planned in pairs: --work",)
+    ended = "the search ended at its time limit: --time-limit gives it more"
+    bundled = count_of(len(placement.bundled_profiles), "bundled profile")
+    remarks = (
+        *(of_queue if placement.queue else from_now_on),
+        "savings are predicted, and of many sets those are taken that look best: expect less",
+        ended if placement.timed_out else "",
+        f"{bundled} of jobs with random input; power depends on it"
+        if placement.bundled_profiles
+        else "",
+        *placement.warnings,
+        f"model {placement.model.version}",
+    )
+    return filter(None, remarks)

@@ -39,9 +39,14 @@ def leaving_out(what: str) -> Generator[Callable[[str, int, int], None]]:
 
 def counted(items: Iterable[Item], total: int, name: str) -> Iterator[Item]:
     """The items as they are asked for; on a terminal a bar says how many are left, and how long."""
-    columns = (SpinnerColumn(), MofNCompleteColumn(), TextColumn(f"{name}, left"))
-    times = (TimeRemainingColumn(), TextColumn("after"), TimeElapsedColumn())
-    with progress(*columns, *times) as bar:
+    with progress(
+        SpinnerColumn(),
+        MofNCompleteColumn(),
+        TextColumn(f"{name}, left"),
+        TimeRemainingColumn(),
+        TextColumn("after"),
+        TimeElapsedColumn(),
+    ) as bar:
         task = bar.add_task("", total=total)
         for item in items:
             yield item

@@ -1,14 +1,13 @@
 """`advisor recommend` and `advisor replicas`: jobs, or copies of one job, on one GPU."""
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Annotated
 
 import typer
-from rich.table import Table
 from rich.text import Text
 
-from advisor.core.gpu import ADVISED_JOBS, ISOLATING, MOST_JOBS, MemoryFit, vendor_of
+from advisor.core.gpu import ADVISED_JOBS, MOST_JOBS, MemoryFit, vendor_of
 from advisor.core.objectives import DEFAULT_OBJECTIVE, Finish, Interval, Objective
 from advisor.core.wording import (
     counted,
@@ -25,10 +24,9 @@ from advisor.decide.limits import is_served
 from advisor.errors import InputError
 from advisor.formats.moments import duration_text
 from advisor.formats.wire import to_plain
-from advisor.wire.answers import Copies, Option, Partner, Partners, Recommendation, Replicas, Said
+from advisor.wire.answers import Copies, Option, Partner, Partners, Recommendation, Said
 from advisor_advice import ask
 from advisor_advice.answers import ModelAdvice, option_of
-from advisor_advice.ask import advise
 from advisor_advice.placers import PLACERS, Pasted, pasted
 from advisor_advice.words import (
     WORDS,
@@ -121,8 +119,7 @@ def recommend(
     Example: advisor recommend bert-serve-30 triad --min-speed triad=0.6
     """
     wanted = {"how": how, "why": why, "notes": notes, "all": every}
-    details = [name for name, is_wanted in wanted.items() if is_wanted]
-    result = advise(
+    result = ask.advise(
         *jobs, objective=objective, work=work, fine=fine, every=every, **asdict(options)
     )
     if isinstance(result, Partners):
@@ -141,14 +138,18 @@ def recommend(
         say("\n".join(words.lines) or "nothing to paste: each job asks for a whole GPU")
         print_list(console, f"for {words.version}, which cannot express:", "-", words.cannot)
     else:
-        _show(given, details)
+        _show(given, [name for name, is_wanted in wanted.items() if is_wanted])
 
 
 def _words_for(placer: str, d: Decision) -> Pasted:
-    memory = MemoryFit(tuple(p.memory_used_mib for p in d.profiles), d.request.memory_mib)
-    jobs, split = [p.job for p in d.profiles], d.sharing_option and d.sharing_option.split
-    bounds = [p.memory_bound for p in d.profiles]
-    return pasted(placer, d.profiles[0].gpu_model, jobs, split, memory, bounds)
+    return pasted(
+        placer,
+        d.profiles[0].gpu_model,
+        [p.job for p in d.profiles],
+        d.sharing_option and d.sharing_option.split,
+        MemoryFit(tuple(p.memory_used_mib for p in d.profiles), d.request.memory_mib),
+        [p.memory_bound for p in d.profiles],
+    )
 
 
 def _show_partners(partners: Partners) -> None:
@@ -174,19 +175,17 @@ def _show_partners(partners: Partners) -> None:
     # What it needs of the GPU without a partner, and the copies that memory has room for.
     size, copies = partners.size, partners.copies_by_memory
     p99 = f", p99 {in_digits(size.latency_p99_ms)} ms" if size and size.latency_p99_ms else ""
-    alone = "needs the whole GPU"
-    if size:
-        alone = (
-            f"keeps {percent(size.speed)} of its speed on {size.share_percent:g} % of the SMs{p99}"
-        )
-    lines = [("Alone", alone)]
-    if copies is not None:
-        lines.append(("Memory", f"enough for {copies} of it on one GPU"))
-    if best:
-        lines.append(("Next", f"advisor recommend {job} {best[0].partner}"))
-    print_screen(
-        Said(headline=headline, lines=tuple(lines)), table_of(columns, best) if best else None
-    )
+    lines = {
+        "Alone": f"keeps {percent(size.speed)} of its speed on {size.share_percent:g} % of the SMs"
+        f"{p99}"
+        if size
+        else "needs the whole GPU",
+        "Memory": "" if copies is None else f"enough for {copies} of it on one GPU",
+        "Next": f"advisor recommend {job} {best[0].partner}" if best else "",
+    }
+    shown = tuple((name, line) for name, line in lines.items() if line)
+    table = table_of(columns, best) if best else None
+    print_screen(Said(headline=headline, lines=shown), table)
 
 
 def _less(saved: Interval | None) -> str:
@@ -195,11 +194,13 @@ def _less(saved: Interval | None) -> str:
 
 def _show(given: ModelAdvice, details: Collection[str]) -> None:
     console, r = print_screen(first_lines(given)), given.decision
+    notes, why = given.warnings, options_not_taken(r)
     if is_pair := len(r.profiles) == ADVISED_JOBS:
-        notes: Iterable[str] = _pair_notes(given)
-        why: Iterable[str] = (*_rates(r), *given.reasons, *_other_objectives(r))
-    else:
-        why, notes = options_not_taken(r), given.warnings
+        why = iter((*_rates(r), *given.reasons, *_other_objectives(r)))
+        if measured := given.measured:
+            notes = (*notes, f"{measured.text}: {measured.at_choice} of them at this split")
+        coverage, version = percent(given.manifest.coverage), given.manifest.version
+        notes = (*notes, f"ranges are to hold {coverage} of what is measured; model {version}")
     for name, mark, lines in (("how", " ", _how(given)), ("why", "-", why), ("notes", "!", notes)):
         if name in details:
             print_list(console, name, mark, [*lines])
@@ -209,9 +210,12 @@ def _show(given: ModelAdvice, details: Collection[str]) -> None:
         for line in () if served else _same_work_lines(r, r.sharing_option or r.apart):
             console.print(Text(line, style="" if line.startswith(" ") else "bold"), soft_wrap=True)
         console.print(Text("all candidates", style="bold"))
-        print_table(_candidates(r))
-        below = f"share of {r.profiles[0].job}, %"
-        show_chart(_curves(r), title=_heading(r.request.objective), below=below)
+        heading = _heading(r.request.objective)
+        names = ("way", *(p.job for p in r.profiles), "W", "energy", "throughput", "")
+        if r.request.objective.name not in (DEFAULT_OBJECTIVE, "throughput"):
+            names = (*names, heading)
+        print_table(plain_table(names, (_candidate(r, o)[: len(names)] for o in r.options)))
+        show_chart(_curves(r), title=heading, below=f"share of {r.profiles[0].job}, %")
     elif "all" in details:
         console.print(Text("best of each way: energy and GPU hours saved", style="bold"))
         print_table(
@@ -245,14 +249,6 @@ def _rates(r: Decision) -> Iterator[str]:
     memory = p.memory_power_w
     of_memory = f", of it the memory {memory.value:.0f} W{_range(memory)}" if memory else ""
     yield f"power {p.power_w.value:.0f} W{_range(p.power_w)}{of_memory}"
-
-
-def _pair_notes(given: ModelAdvice) -> Iterator[str]:
-    yield from given.warnings
-    if given.measured:
-        yield f"{given.measured.text}: {given.measured.at_choice} of them at this split"
-    coverage = percent(given.manifest.coverage)
-    yield f"ranges are to hold {coverage} of what is measured; model {given.manifest.version}"
 
 
 def _how(given: ModelAdvice) -> Iterator[str]:
@@ -296,23 +292,20 @@ def _other_objectives(r: Decision) -> Iterator[str]:
             )
 
 
-def _candidates(r: Decision) -> Table:
-    is_shown = r.request.objective.name in (DEFAULT_OBJECTIVE, "throughput")
-    jobs, more = (p.job for p in r.profiles), () if is_shown else (_heading(r.request.objective),)
-    headings = ("way", *jobs, "W", "energy", "throughput", "", *more)
-    return plain_table(headings, (_candidate(r, option)[: len(headings)] for option in r.options))
-
-
 def _candidate(r: Decision, option: RatedSplit) -> tuple[str, ...]:
     p = option.prediction
     notes = {r.chosen.name: "chosen"} | ({r.call.name: "for time"} if r.call else {})
-    note = notes.get(option.name, "breaks a limit" * bool(option.violations))
     # One after the other, each job runs at its full speed.
     is_alone = option.sharing == "exclusive"
-    speeds = (percent(1.0 if is_alone else part.speed.value) for part in p.parts)
-    power, saved = f"{p.power_w.value:.0f}", percent(p.energy_saved.value, 1)
-    value = f"{_shown(option, r.request.objective):.4g}"
-    return option.name, *speeds, power, saved, f"{p.stp.value:.2f}", note, value
+    return (
+        option.name,
+        *(percent(1.0 if is_alone else part.speed.value) for part in p.parts),
+        f"{p.power_w.value:.0f}",
+        percent(p.energy_saved.value, 1),
+        f"{p.stp.value:.2f}",
+        notes.get(option.name, "breaks a limit" * bool(option.violations)),
+        f"{_shown(option, r.request.objective):.4g}",
+    )
 
 
 def _shown(option: RatedSplit, objective: Objective) -> float:
@@ -335,19 +328,24 @@ def _range(interval: Interval) -> str:
 
 def _same_work_lines(r: Decision, choice: RatedSplit) -> Iterator[str]:
     to_the_end, apart = r.same_work(choice), r.apart
-    of_jobs = zip(to_the_end.work.alone_s, r.profiles, strict=True)
-    work = " and ".join(f"{duration_text(alone_s)} of {p.job}" for alone_s, p in of_jobs)
+    work = " and ".join(
+        f"{duration_text(alone_s)} of {profile.job}"
+        for alone_s, profile in zip(to_the_end.work.alone_s, r.profiles, strict=True)
+    )
     yield f"the same work, {work} alone:"
-    rows = [(f"this: {_option_name(choice)}", to_the_end.choice, _note(to_the_end.choice))]
-    if to_the_end.restarted:
-        note = "the one left over goes on without a limit"
-        rows.append(("  restarted", to_the_end.restarted, note))
-    if choice is not apart:
-        note = "breaks a limit" if apart.violations else ""
-        rows.append((_option_name(apart), to_the_end.exclusive, note))
+    rows = (
+        (f"this: {_option_name(choice)}", to_the_end.choice, _note(to_the_end.choice)),
+        ("  restarted", to_the_end.restarted, "the one left over goes on without a limit"),
+        (
+            _option_name(apart),
+            None if choice is apart else to_the_end.exclusive,
+            "breaks a limit" if apart.violations else "",
+        ),
+    )
     yield from (
         f"  {name:<24}{_finish_text(finish, to_the_end.choice)}  {note}".rstrip()
         for name, finish, note in rows
+        if finish
     )
 
 
@@ -366,9 +364,11 @@ def _note(finish: Finish) -> str:
 
 def _finish_text(finish: Finish, this: Finish) -> str:
     """Energy and time of the work, and how much more they are than those of the chosen way."""
-    is_this = finish is this
-    over_j = "" if is_this else _over(finish.energy_j, this.energy_j)
-    over_s = "" if is_this else _over(finish.time_s, this.time_s)
+    over_j, over_s = (
+        ("", "")
+        if finish is this
+        else (_over(finish.energy_j, this.energy_j), _over(finish.time_s, this.time_s))
+    )
     energy, time = energy_text(finish.energy_j), duration_text(finish.time_s)
     return f"{energy:>9} {over_j:>7}  {time:>11} {over_s:>7}"
 
@@ -453,31 +453,30 @@ def _show_replicas(answer: Recommendation, *, with_notes: bool) -> None:
         ("J each", lambda c: f"{c.joules.value:.3g}"),
         ("", note),
     ]
-    sharing = answer.choice.sharing if answer.choice else "exclusive"
-    way = f" {WORDS[sharing]}" if sharing in ISOLATING and answer.choice else ""
+    lines = list[tuple[str, str]]()
+    if count.best > 1:
+        off, idle = (less_or_more(x.value, 0) for x in (best.energy_saved, best.energy_saved_idle))
+        times = best.rate.value / count.copies[0].rate.value
+        lines = [
+            ("GPUs", f"{count.best} copies on one do {times:.2f} times the work of one"),
+            ("Energy", f"{off} with freed GPUs off, {idle} with freed GPUs idle"),
+        ]
+    lines.append(("Why", f"{count.ended_by}: {count.why}" if count.ended_by else count.why))
+    way = ""
+    if answer.choice and answer.said:
+        is_isolated, sharing = answer.choice.isolates, answer.choice.sharing
+        way = f" {WORDS[sharing]}" if is_isolated else ""
+        what = "leaves the others running" if is_isolated else "ends all (see --isolate)"
+        start = dict(answer.said.lines)["Start"]
+        lines += [("Risk", f"a crash of one copy {what}"), ("Start", start)]
+    if answer.warnings:
+        lines.append(("More", f"--notes ({len(answer.warnings)})"))
     so_many = "1 COPY" if count.best == 1 else f"{count.best} COPIES"
     rests_on = basis(best.measured, [job.job] * job.one_window)
-    headline = f"{so_many} of {job.job} on one GPU{way} ({answer.gpu_model}). {rests_on}"
-    screen = Said(headline=headline, lines=tuple(_replica_lines(answer, count, best)))
+    screen = Said(
+        headline=f"{so_many} of {job.job} on one GPU{way} ({answer.gpu_model}). {rests_on}",
+        lines=tuple(lines),
+    )
     console = print_screen(screen, table_of(columns, count.copies))
     if with_notes:
         print_list(console, "notes", "!", answer.warnings)
-
-
-def _replica_lines(
-    told: Recommendation, found: Replicas, best: Copies
-) -> Iterator[tuple[str, str]]:
-    if found.best > 1:
-        off, idle = (less_or_more(x.value, 0) for x in (best.energy_saved, best.energy_saved_idle))
-        times = best.rate.value / found.copies[0].rate.value
-        yield "GPUs", f"{found.best} copies on one do {times:.2f} times the work of one"
-        yield "Energy", f"{off} with freed GPUs off, {idle} with freed GPUs idle"
-    ended = f"{found.ended_by}: " if found.ended_by else ""
-    yield "Why", f"{ended}{found.why}"
-    if told.choice:
-        what = "leaves the others running" if told.choice.isolates else "ends all (see --isolate)"
-        yield "Risk", f"a crash of one copy {what}"
-        assert told.said
-        yield "Start", dict(told.said.lines)["Start"]
-    if told.warnings:
-        yield "More", f"--notes ({len(told.warnings)})"

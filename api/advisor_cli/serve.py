@@ -1,11 +1,10 @@
 """`advisor serve`: recommendations, launches and profiles over HTTP."""
 
 import grp
-import os
 import signal
+import sys
 from contextlib import ExitStack
 from pathlib import Path
-from types import FrameType
 from typing import Annotated
 
 import typer
@@ -93,29 +92,21 @@ def serve(
         log_format=log_format,
         otel=otel,
     )
+    if demo and launching:
+        raise InputError("a demonstration launches nothing", fix="leave out --launching or --demo")
     with ExitStack() as stack:
         settings = read_settings()
         if demo:
-            if launching:
-                raise InputError(
-                    "a demonstration launches nothing", fix="leave out --launching or --demo"
-                )
             from advisor_api.demo import demo_settings
 
-            _leave_by_signals()
+            # Before the server listens, and where the terminal is lost, nothing is left behind
+            # either. The server takes SIGTERM by itself, and lets requests end.
+            signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
+            signal.signal(
+                signal.SIGHUP, lambda _number, _frame: signal.raise_signal(signal.SIGTERM)
+            )
             settings = stack.enter_context(demo_settings(settings))
         serve_http(settings, options, _say_started)
-
-
-def _leave_by_signals() -> None:
-    """Before the server listens, and where the terminal is lost, nothing is left behind either."""
-
-    def leave(number: int, _frame: FrameType | None) -> None:
-        raise SystemExit(128 + number)
-
-    signal.signal(signal.SIGTERM, leave)
-    # The server takes that one by itself, and lets requests end.
-    signal.signal(signal.SIGHUP, lambda _number, _frame: os.kill(os.getpid(), signal.SIGTERM))
 
 
 def _group(name: str) -> int:
@@ -134,15 +125,17 @@ def _group(name: str) -> int:
 
 
 def _say_started(options: ServeOptions) -> None:
-    say(f"advisor listens on {options.url}")
+    lines = (
+        f"API: {options.url}/docs, {options.url}/v1/openapi.json"
+        if options.socket is None
+        else f"API: curl --unix-socket {options.socket} http://localhost/v1/openapi.json\n"
+        "  this user and root may do everything",
+        f"launching: {'on' if options.launching else 'off; turn it on with --launching'}",
+        f"reading: {'needs no token' if options.anonymous else 'needs a token'}",
+        "make a token: advisor tokens create NAME --scope read --scope write",
+    )
     if options.replayed:
-        say("  a demonstration: all that it shows was recorded earlier, and is gone when it ends")
-        return
-    if options.socket is None:
-        say(f"  API: {options.url}/docs, {options.url}/v1/openapi.json")
-    else:
-        say(f"  API: curl --unix-socket {options.socket} http://localhost/v1/openapi.json")
-        say("  this user and root may do everything")
-    say(f"  launching: {'on' if options.launching else 'off; turn it on with --launching'}")
-    say(f"  reading: {'needs no token' if options.anonymous else 'needs a token'}")
-    say("  make a token: advisor tokens create NAME --scope read --scope write")
+        lines = (
+            "a demonstration: all that it shows was recorded earlier, and is gone when it ends",
+        )
+    say("\n  ".join((f"advisor listens on {options.url}", *lines)))

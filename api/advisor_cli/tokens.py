@@ -89,8 +89,11 @@ def _state() -> "ServiceState":
 def _note(state: "ServiceState", action: str, name: str) -> None:
     from advisor_data.state import AuditEntry
 
-    who = f"user id {os.getuid()}"
-    state.audit(AuditEntry(at=now(), who=who, action=action, subject=name, outcome="ok"))
+    state.audit(
+        AuditEntry(
+            at=now(), who=f"user id {os.getuid()}", action=action, subject=name, outcome="ok"
+        )
+    )
 
 
 def _plain(token: "Token") -> dict[str, object]:

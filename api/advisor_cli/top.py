@@ -5,7 +5,6 @@ import select
 import socket
 import sys
 import termios
-import time
 import tty
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, closing, contextmanager
@@ -18,7 +17,6 @@ import typer
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.live import Live
 from rich.segment import Segment
-from rich.table import Table
 from rich.text import Text
 
 from advisor.core.wording import count_of, counted, energy_text
@@ -97,8 +95,9 @@ def _opened(
         if service:
             raise InputError("a service is asked by httpx", fix=install("client")) from error
     else:
-        wait_s = 10.0 if service else 1.0
-        client = stack.enter_context(client_of(address, service_ca, settings, wait_s))
+        client = stack.enter_context(
+            client_of(address, service_ca, settings, 10.0 if service else 1.0)
+        )
         if service or client.healthy():
             return client.overview, address
     cards = stack.enter_context(closing(HostCards(settings)))
@@ -138,26 +137,20 @@ def _drawn(overview: Overview, source: str) -> RenderableType:
 @contextmanager
 def _keys() -> Generator[Callable[[float], str]]:
     """Waits so long for a key, which is read as it is pressed; empty where none was."""
-    if not sys.stdin.isatty():
-        yield _sleep
-        return
-    before = termios.tcgetattr(sys.stdin)
+    before = termios.tcgetattr(sys.stdin) if sys.stdin.isatty() else None
 
     def pressed(seconds: float) -> str:
-        ready, _, _ = select.select([sys.stdin], [], [], seconds)
+        ready, _, _ = select.select([sys.stdin] if before else [], [], [], seconds)
         # An arrow is three bytes.
         return os.read(sys.stdin.fileno(), 8).decode(errors="replace") if ready else ""
 
     try:
-        tty.setcbreak(sys.stdin)
+        if before:
+            tty.setcbreak(sys.stdin)
         yield pressed
     finally:
-        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
-
-
-def _sleep(seconds: float) -> str:
-    time.sleep(seconds)
-    return ""
+        if before:
+            termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
 
 
 HOST = socket.gethostname()
@@ -171,15 +164,10 @@ class _HostLaunches:
         self._ended: dict[str, LaunchStatus] = {}
 
     def look(self) -> Overview:
-        running: list[LaunchStatus] = []
-        for folder in list_folders(self._root):
-            if folder.launch_id in self._ended:
-                continue
-            status = replace(folder.read_status(), host=HOST)
-            if status.over:
-                self._ended[folder.launch_id] = status
-            else:
-                running.append(status)
+        folders = [f for f in list_folders(self._root) if f.launch_id not in self._ended]
+        statuses = [replace(folder.read_status(), host=HOST) for folder in folders]
+        self._ended |= {status.launch_id: status for status in statuses if status.over}
+        running = [status for status in statuses if not status.over]
         ended = [self._ended[name] for name in sorted(self._ended, reverse=True)]
         return overview(
             now=datetime.now().astimezone(),
@@ -193,6 +181,10 @@ class _HostLaunches:
         )
 
 
+_BAR_WIDTH, _LINE_WIDTH = 10, 8
+_KWH_J, _HOUR_S = 3.6e6, 3600.0
+
+
 @dataclass(frozen=True, slots=True)
 class Letters:
     """What bars and lines are drawn with; a line of no letters is left out."""
@@ -202,12 +194,24 @@ class Letters:
     line: str
     between: str
 
+    def bar(self, part: float) -> Text:
+        """A part of 1."""
+        full = round(_BAR_WIDTH * min(1.0, max(0.0, part)))
+        return Text.assemble((self.full * full, "cyan"), (self.empty * (_BAR_WIDTH - full), "dim"))
+
+    def line_of(self, series: HistoryValues) -> Text:
+        """All of it in a few letters, between its least and its most."""
+        values, steps = [value for value in series if value is not None], self.line
+        if len(values) < _LINE_WIDTH or not steps:
+            return Text("")
+        shown = [values[n * (len(values) - 1) // (_LINE_WIDTH - 1)] for n in range(_LINE_WIDTH)]
+        # What hardly moves is not drawn as if it did.
+        low, span = min(shown), max(max(shown) - min(shown), 0.1 * max(shown), 1e-9)
+        return Text("".join(steps[round((v - low) / span * (len(steps) - 1))] for v in shown))
+
 
 BLOCKS = Letters("█", "·", "▁▂▃▄▅▆▇█", " · ")
 ASCII = Letters("#", ".", "", ", ")
-
-_BAR_WIDTH, _LINE_WIDTH = 10, 8
-_KWH_J, _HOUR_S = 3.6e6, 3600.0
 
 
 def letters_of(encoding: str | None) -> Letters:
@@ -220,89 +224,64 @@ def letters_of(encoding: str | None) -> Letters:
 
 
 def overview_screen(overview: Overview, source: str, letters: Letters = BLOCKS) -> RenderableType:
-    """All of it; `source` says where it comes from."""
-    return _Drawn(overview, letters).all(source)
-
-
-class _Drawn:
-    def __init__(self, overview: Overview, letters: Letters) -> None:
-        self._overview, self._letters = overview, letters
-
-    def all(self, source: str) -> RenderableType:
-        """What is saved, each card with its launch, and what has ended."""
-        overview = self._overview
-        launches = {launch.launch_id: launch for launch in overview.running}
-        saved = table_of(
-            _SAVED_COLUMNS, [("saved today", overview.today), ("this week", overview.week)]
-        )
-        head = Text.assemble(("advisor", "bold"), f"  {_clock(overview.at)}  {source}")
-        if overview.replayed:
-            head.append("  replayed, no GPU is in use", style="yellow")
-        parts = [head, saved, Text(_basis(overview), style="dim"), Text()]
-        parts += [self._card(card, launches.get(card.launch_id or "")) for card in overview.gpus]
-        if not (overview.gpus or overview.ended):
-            parts.append(Text("No GPU is seen, and nothing was launched: advisor launch A B"))
-        if overview.ended:
-            parts += [Text("\nEnded: observed (predicted)", style="bold"), self._ended()]
-        return Group(*parts)
-
-    def _card(self, card: CardNow, launch: LaunchStatus | None) -> RenderableType:
-        limit = f" of {card.power_limit_w:.0f} W" if card.power_limit_w else ""
-        watts = "power not read" if card.power_w is None else f"{card.power_w:.0f} W{limit}"
-        part = (card.power_w or 0.0) / card.power_limit_w if card.power_limit_w else 0.0
-        name = _short(card.gpu_uuid)
-        head = Text.assemble((card.gpu_model or "GPU", "bold"), f" {card.host} {name}  ")
-        head.append_text(self._bar(part)).append(f" {watts}")
-        if launch is None:
-            return head.append("  free", style="dim")
-        if card.gpu_uuid in launch.beside:
-            return head.append(f"  with {_short(launch.gpus[0])}", style="dim")
-        style = "dim" if launch.silent_s is None else "red"
-        table = plain_table(("", "", "", "", "", ""), self._seats(launch))
-        table.show_header = False
-        return Group(head, Text(f"  {self._standing(launch)}", style=style), table)
-
-    def _standing(self, launch: LaunchStatus) -> str:
-        parts = [launch.launch_id, launch.standing]
-        if launch.started_at:
-            at = datetime.fromisoformat(self._overview.at)
-            passed_s = (at - datetime.fromisoformat(launch.started_at)).total_seconds()
-            began = _clock(launch.started_at, self._overview.at)
-            parts.append(f"since {began} ({duration_text(max(0, passed_s))})")
-        if (gain_j := _gain_j(launch)) is not None:
-            parts.append(f"{energy_text(abs(gain_j))} {'saved' if gain_j >= 0 else 'LOST'}")
-        if launch.speed_drift:
-            parts.append(f"drift {launch.speed_drift.ratio - 1:+.0%}")
-        return self._letters.between.join(parts)
-
-    def _seats(self, launch: LaunchStatus) -> Iterator[tuple[str | Text, ...]]:
-        history = launch.history
-        for n, job in enumerate(launch.jobs):
-            speeds = history.jobs[n].speeds if history and n < len(history.jobs) else ()
-            overflow = "ellipsis" if self._letters is BLOCKS else "crop"
-            name = Text(f"  {job.job}", no_wrap=True, overflow=overflow)
-            bar, line = self._bar(job.speed or 0.0), self._line(speeds)
-            yield name, _share(launch, job), bar, _speed(launch, n), _p99(job), line
-
-    def _bar(self, part: float) -> Text:
-        full = round(_BAR_WIDTH * min(1.0, max(0.0, part)))
-        empty = self._letters.empty * (_BAR_WIDTH - full)
-        return Text.assemble((self._letters.full * full, "cyan"), (empty, "dim"))
-
-    def _line(self, series: HistoryValues) -> Text:
-        """All of it in a few letters, between its least and its most."""
-        values, steps = [value for value in series if value is not None], self._letters.line
-        if len(values) < _LINE_WIDTH or not steps:
-            return Text("")
-        shown = [values[n * (len(values) - 1) // (_LINE_WIDTH - 1)] for n in range(_LINE_WIDTH)]
-        # What hardly moves is not drawn as if it did.
-        low, span = min(shown), max(max(shown) - min(shown), 0.1 * max(shown), 1e-9)
-        return Text("".join(steps[round((v - low) / span * (len(steps) - 1))] for v in shown))
-
-    def _ended(self) -> Table:
+    """What is saved, each card with its launch, and what has ended; `source`: where it is from."""
+    launches = {launch.launch_id: launch for launch in overview.running}
+    saved = [("saved today", overview.today), ("this week", overview.week)]
+    head = Text.assemble(("advisor", "bold"), f"  {_clock(overview.at)}  {source}")
+    if overview.replayed:
+        head.append("  replayed, no GPU is in use", style="yellow")
+    parts = [head, table_of(_SAVED_COLUMNS, saved), Text(_basis(overview), style="dim"), Text()]
+    cards = [
+        _card(card, launches.get(card.launch_id or ""), overview.at, letters)
+        for card in overview.gpus
+    ]
+    if not (cards or overview.ended):
+        cards = [Text("No GPU is seen, and nothing was launched: advisor launch A B")]
+    if overview.ended:
         columns = ("began", "jobs", "lasted", "speed", "W", "saved", "in all")
-        rows = (_row(launch, self._overview.at) for launch in self._overview.ended)
-        return plain_table(columns, rows, whole=[name for name in columns if name != "jobs"])
+        rows = (_row(launch, overview.at) for launch in overview.ended)
+        ended = plain_table(columns, rows, whole=[name for name in columns if name != "jobs"])
+        cards += [Text("\nEnded: observed (predicted)", style="bold"), ended]
+    return Group(*parts, *cards)
+
+
+def _card(card: CardNow, launch: LaunchStatus | None, at: str, letters: Letters) -> RenderableType:
+    limit = f" of {card.power_limit_w:.0f} W" if card.power_limit_w else ""
+    watts = "power not read" if card.power_w is None else f"{card.power_w:.0f} W{limit}"
+    part = (card.power_w or 0.0) / card.power_limit_w if card.power_limit_w else 0.0
+    name = f" {card.host} {_short(card.gpu_uuid)}  "
+    head = Text.assemble((card.gpu_model or "GPU", "bold"), name, letters.bar(part), f" {watts}")
+    if launch is None:
+        return head.append("  free", style="dim")
+    if card.gpu_uuid in launch.beside:
+        return head.append(f"  with {_short(launch.gpus[0])}", style="dim")
+    table = plain_table(("", "", "", "", "", ""), _seats(launch, letters))
+    table.show_header = False
+    style = "dim" if launch.silent_s is None else "red"
+    return Group(head, Text(f"  {letters.between.join(_standing(launch, at))}", style=style), table)
+
+
+def _standing(launch: LaunchStatus, at: str) -> Iterator[str]:
+    yield launch.launch_id
+    yield launch.standing
+    if launch.started_at:
+        passed = datetime.fromisoformat(at) - datetime.fromisoformat(launch.started_at)
+        passed_s = max(0, passed.total_seconds())
+        yield f"since {_clock(launch.started_at, at)} ({duration_text(passed_s)})"
+    if (gain_j := _gain_j(launch)) is not None:
+        yield f"{energy_text(abs(gain_j))} {'saved' if gain_j >= 0 else 'LOST'}"
+    if launch.speed_drift:
+        yield f"drift {launch.speed_drift.ratio - 1:+.0%}"
+
+
+def _seats(launch: LaunchStatus, letters: Letters) -> Iterator[tuple[str | Text, ...]]:
+    history = launch.history
+    overflow = "ellipsis" if letters is BLOCKS else "crop"
+    for n, job in enumerate(launch.jobs):
+        speeds = history.jobs[n].speeds if history and n < len(history.jobs) else ()
+        name = Text(f"  {job.job}", no_wrap=True, overflow=overflow)
+        bar, line = letters.bar(job.speed or 0.0), letters.line_of(speeds)
+        yield name, _share(launch, job), bar, _speed(launch, n), _p99(job), line
 
 
 _SAVED_COLUMNS: Columns[tuple[str, Saved]] = (
@@ -324,10 +303,12 @@ def _short(gpu_uuid: str) -> str:
 def _basis(overview: Overview) -> str:
     week = overview.week
     left = f", {week.uncounted} not counted" if week.uncounted else ""
-    launches = count_of(week.launches, "launch")
     unread_s = week.gpu_hours_unread * _HOUR_S
     dark = f"; energy not known for {duration_text(unread_s)}, not saved" if unread_s >= 1 else ""
-    return f"observed in {launches} this week{left}, against each job alone on a whole GPU{dark}"
+    return (
+        f"observed in {count_of(week.launches, 'launch')} this week{left}, against each job alone "
+        f"on a whole GPU{dark}"
+    )
 
 
 def _share(launch: LaunchStatus, job: JobStatus) -> str:
@@ -336,9 +317,7 @@ def _share(launch: LaunchStatus, job: JobStatus) -> str:
     if job.below_normal:
         return job.share_text
     if launch.sharing != "limited" or job.share_percent >= 100:
-        return {"uncapped": "no limit", "time-sliced": "time-sliced"}.get(
-            launch.sharing, "no limit"
-        )
+        return "time-sliced" if launch.sharing == "time-sliced" else "no limit"
     units = "" if job.units_granted is None else f" {job.units_granted} SMs"
     return f"{job.share_percent:g} %{units}"
 
@@ -397,10 +376,6 @@ def _clock(text: str, at: str = "") -> str:
     return f"{moment:%H:%M}" if today else f"{moment:%m-%d %H:%M}"
 
 
-_DOWN, _UP = ("j", "\x1b[B"), ("k", "\x1b[A")
-_PAGE_DOWN, _PAGE_UP = (" ", "\x1b[6~"), ("b", "\x1b[5~")
-
-
 @dataclass(slots=True)
 class Scrolled:
     """What is shown, from a line on.
@@ -417,10 +392,10 @@ class Scrolled:
 
     def press(self, keys: str) -> None:
         """Move by a key, as `less` does, or by arrows."""
-        if keys in (*_DOWN, *_UP):
-            self.first += 1 if keys in _DOWN else -1
-        elif keys in (*_PAGE_DOWN, *_PAGE_UP):
-            self.first += self.room if keys in _PAGE_DOWN else -self.room
+        page_down, page_up = "\x1b[6~", "\x1b[5~"
+        lines = {"j": 1, "\x1b[B": 1, "k": -1, "\x1b[A": -1}
+        pages = {" ": 1, page_down: 1, "b": -1, page_up: -1}
+        self.first += lines.get(keys, 0) + self.room * pages.get(keys, 0)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """What rich asks for."""

@@ -168,9 +168,9 @@ class _ServedHead:
 
     def __init__(self, head: Head, trained: TrainedHead, manifest: Manifest) -> None:
         self.head, self.trained = head, trained
-        keys = {(learned, whole) for learned in (True, False) for whole in (True, False)}
         self._factors = {
-            key: _factors(self.trained, manifest, learned=key[0], whole=key[1]) for key in keys
+            key: _factors(self.trained, manifest, learned=key[0], whole=key[1])
+            for key in {(learned, whole) for learned in (True, False) for whole in (True, False)}
         }
 
     def values(
@@ -202,9 +202,11 @@ class _ServedHead:
         values = [
             [
                 _around(value, factors(split, part, kinds, gpu_model, value >= near), most)
-                for split, value in zip(
-                    splits, _scaled(logs[part * n : (part + 1) * n], prior), strict=True
+                for split, log, of_prior in zip(
+                    splits, logs[part * n : (part + 1) * n], prior.tolist(), strict=True
                 )
+                # One by one: where it stands in an array may change the last bit of numpy's exp.
+                for value in [math.exp(log) * of_prior]
             ]
             for part, prior in enumerate(priors)
         ]
@@ -246,11 +248,6 @@ def _factors(
         return at(of_job(kind, others, split.shares[part], place), "")
 
     return of
-
-
-def _scaled(logs: Sequence[float], factors: Floats) -> list[float]:
-    # One by one: where a value stands in an array may change the last bit of numpy's exp.
-    return [math.exp(log) * f for log, f in zip(logs, factors.tolist(), strict=True)]
 
 
 def _around(value: float, factors: _Factors, most: float) -> tuple[float, float, float]:
@@ -476,8 +473,7 @@ class ModelPredictor:
         """
         values, n = self.values(profiles, splits), len(splits)
         (power_w,) = values[POWER.name]
-        unknown = np.full((1, 3, n), np.nan)
-        (memory_power_w,) = values.get(MEMORY_POWER.name, unknown)
+        (memory_power_w,) = values.get(MEMORY_POWER.name, np.full((1, 3, n), np.nan))
         speeds = map(possible_speeds, profiles, values[SPEED.name])
         factors = np.full((2, n), np.nan)
         if (efficiency := self._efficiency(profiles)) is not None:
@@ -604,8 +600,7 @@ class ModelPredictor:
                 why=f"models have learned from {ADVISED_JOBS} jobs side by side",
                 fix=f"name {ADVISED_JOBS} jobs; for a queue of jobs ask for a plan: advisor place",
             )
-        models = dict.fromkeys(profile.gpu_model for profile in profiles)
-        if len(models) > 1:
+        if len(dict.fromkeys(profile.gpu_model for profile in profiles)) > 1:
             raise InputError(
                 " and ".join(f"{p.job} was profiled on {p.gpu_model}" for p in profiles),
                 why="jobs share one GPU",
@@ -619,8 +614,9 @@ class ModelPredictor:
         if not manifest.efficiency:
             return None
         learned, whole = self._has_learned(profiles)
-        situation = of_pair([*map(self._kind, profiles)], SPLIT)
-        bounds = bounds_of_stratum(manifest.efficiency, situation)
+        bounds = bounds_of_stratum(
+            manifest.efficiency, of_pair([*map(self._kind, profiles)], SPLIT)
+        )
         if not learned:
             bounds = bounds.wider(max(manifest.other_gpu.widening[name] for name in both))
         if not whole and manifest.no_counters is not None:

@@ -119,8 +119,6 @@ def wider(strata: Strata, factor: float) -> dict[str, LogBounds]:
 Of = Literal["job", "pair"]
 """What a head has a value of: each of the jobs, seen from it, or all of them together."""
 
-Range = tuple[float, float]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainedHead:
@@ -141,20 +139,20 @@ class TrainedHead:
     unit: str
     prior: str
     features: tuple[str, ...]
-    ranges: tuple[Range, ...]
+    ranges: tuple[tuple[float, float], ...]
     intervals: Strata
 
 
 def _head_faults(head: TrainedHead) -> dict[str, bool]:
     """What types do not say, and whether it is wrong."""
-    bounds = [(b.low, b.high) for b in head.intervals.values()]
     strata = head.intervals.keys()
     return {
         f"a feature of {head.name} has no range, or a range no feature": (
             len(head.features) != len(head.ranges)
         ),
         f"of {head.name}, a low is above its high": any(
-            low > high for low, high in (*bounds, *head.ranges)
+            low > high
+            for low, high in (*((b.low, b.high) for b in head.intervals.values()), *head.ranges)
         ),
         f"the intervals of {head.name} are of {', '.join(strata) or 'nothing'}": (
             not {SPLIT, UNCAPPED} <= {*map(place_of, strata)} <= {SPLIT, UNCAPPED, LIMITED}
@@ -377,8 +375,7 @@ def checked_file(path: Path, expected: str, retrain: str = RETRAIN) -> bytes:
     Raises:
         ModelError: it cannot be read, or has another hash; `retrain` is what else to do.
     """
-    data = whole_file(path, retrain)
-    if sha256(data) != expected:
+    if sha256(data := whole_file(path, retrain)) != expected:
         raise ModelError(
             f"{path} is not the file that was written",
             why=f"its SHA-256 differs from that in {MANIFEST}",
@@ -424,7 +421,6 @@ def _parsed(path: Path, text: bytes) -> Manifest:
 def _faults(m: Manifest) -> dict[str, bool]:
     """What types do not say, and whether it is wrong."""
     names = [head.name for head in m.heads]
-    widenings = [w for w in (m.other_gpu.widening, m.no_counters) if w is not None]
     elsewhere, blind = m.other_gpu.widening.values(), (m.no_counters or {}).values()
     return {
         f"created_at is {m.created_at!r}, not a moment in UTC": not is_utc(m.created_at),
@@ -436,7 +432,8 @@ def _faults(m: Manifest) -> dict[str, bool]:
         ),
         f"coverage is {m.coverage}": not 0 < m.coverage < 1,
         "intervals are widened of other heads than there are": any(
-            set(widening) != set(names) for widening in widenings
+            set(widening) != set(names)
+            for widening in [w for w in (m.other_gpu.widening, m.no_counters) if w is not None]
         ),
         "the intervals of another GPU model are narrower": min(elsewhere, default=1) < 1,
         "the intervals of profiles without counters are narrower": min(blind, default=1) < 1,
@@ -488,8 +485,9 @@ class Registry:
 
     def versions(self) -> list[str]:
         """All versions, sorted by name, so by day; the bundled model is not among them."""
-        folder = self._folder / "versions"
-        return sorted(p.name for p in folder.glob("*") if not p.name.startswith("."))
+        return sorted(
+            p.name for p in (self._folder / "versions").glob("*") if not p.name.startswith(".")
+        )
 
     def champion(self) -> str:
         """The version in use; `bundled` without a promotion.
@@ -511,8 +509,7 @@ class Registry:
             data = path.read_bytes() if path.exists() else b""
         changes: list[ChampionChange] = []
         # The last line may have lost its end with a killed process.
-        whole = data[: data.rfind(b"\n") + 1]
-        for number, line in enumerate(whole.splitlines(), start=1):
+        for number, line in enumerate(data[: data.rfind(b"\n") + 1].splitlines(), start=1):
             with ModelError.instead_of(
                 ValueError,
                 f"{path}, line {number} is not a change of the champion",
@@ -653,8 +650,7 @@ class Registry:
             OSError: it cannot be written.
         """
         with self._locked():
-            promotions = standing(self.history())
-            if not promotions:
+            if not (promotions := standing(self.history())):
                 raise ModelError(
                     "there is no model to go back to",
                     why="no promotion stands",
@@ -693,9 +689,8 @@ class Registry:
     def _record(
         self, action: Action, version: str, manifest: Manifest, at: datetime | None = None
     ) -> None:
-        now = (at or datetime.now(UTC)).isoformat(timespec="seconds")
         change = ChampionChange(
-            at=now,
+            at=(at or datetime.now(UTC)).isoformat(timespec="seconds"),
             action=action,
             version=version,
             replaced=self.champion(),
@@ -773,11 +768,10 @@ def model_details(registry: Registry, name: str, limit: int | None = None) -> Mo
     Raises:
         ModelError: it is damaged, or the history cannot be read.
     """
-    manifest = read_artefact(registry.folder(name)).manifest
     had_part = [c for c in registry.history()[::-1] if name in (c.version, c.replaced)]
     return ModelDetails(
         model=name,
         champion=name == registry.champion(),
-        manifest=to_plain(manifest),
+        manifest=to_plain(read_artefact(registry.folder(name)).manifest),
         history=tuple(had_part[:limit]),
     )

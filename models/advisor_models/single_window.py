@@ -159,12 +159,11 @@ def mean_window(points: Sequence[SoloPoint]) -> SoloPoint:
     newest, means = points[-1], dict[str, float]()
     for name in (*READ, "idle_power_w"):
         same = [p for p in counted if p.rate_unit == counted[-1].rate_unit]
-        readings = [
+        if readings := [
             (value, point.window_s or 1.0)
             for point in (same if name == "rate" else points)
             if (value := getattr(point, name)) is not None
-        ]
-        if readings:
+        ]:
             means[name] = sum(value * of_s for value, of_s in readings) / sum(
                 s for _, s in readings
             )
@@ -243,8 +242,7 @@ def prior_estimate(window: SoloWindow, off: float = 0.0) -> WindowEstimate:
         wanted = float(np.array(_WANTED) @ (busy, memory))
         spread = _SPREAD[0] + _SPREAD[1] * (busy - memory)
         sm = min(busy, _ACTIVE * (busy + memory) * math.exp(off * spread))
-    parts = np.array([[*ESTIMATED_SHARES, WHOLE]]) / WHOLE
-    wants = wanted * math.exp(off * spread) / parts
+    wants = wanted * math.exp(off * spread) / (np.array([[*ESTIMATED_SHARES, WHOLE]]) / WHOLE)
     # The corner that the half of MISO chose, with the rest of this prior.
     *kept, whole = crowded(wants, wants, 5.0)
     rate = np.array(kept) / whole
@@ -422,10 +420,9 @@ class SingleWindowHead:
         comparable = [job for job in self.left_out if job.missing == missing]
         alike = [job for job in comparable if job.is_server == is_server]
         # One family says nothing of how far families are from each other.
-        several = len({job.family for job in alike}) > 1
         nearest: dict[str, Floats] = {}
         for job in sorted(
-            alike if several else comparable,
+            alike if len({job.family for job in alike}) > 1 else comparable,
             key=lambda job: (
                 abs(job.sm - estimate.sm) + abs(job.part_of_power - window.part_of_power)
             ),

@@ -9,7 +9,7 @@ import select
 import time
 from collections.abc import Callable, Collection, Generator, Mapping
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Generic, TypeVar, cast
 
@@ -49,63 +49,40 @@ class WorkerReady:
 ReadyT = TypeVar("ReadyT", bound=WorkerReady)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AnsweringSpec:
-    """A workload process that is to be started, in an empty folder for its pipes and output.
-
-    Attributes:
-        command: Without the names of the pipes.
-        units: SMs under MPS; None: the whole GPU.
-        base: Environment without limits.
-    """
-
-    command: tuple[str, ...]
-    units: int | None
-    backend: Backend
-    base: Mapping[str, str]
-    folder: Path
-
-
-def script_workload(
-    backend: Backend,
-    settings: Settings,
-    script: str,
-    *options: str,
-    python: str,
-    units: int | None,
-    folder: Path,
-) -> AnsweringSpec:
-    """One of our workloads, under an interpreter that has PyTorch, in a folder that is empty."""
-    return AnsweringSpec(
-        command=(python, str(workload_path(script)), *options),
-        units=units,
-        backend=backend,
-        base=settings.job_environment(),
-        folder=folder,
-    )
-
-
 def started(
-    name: str, workload: AnsweringSpec, kind: type[ReadyT]
+    job: Job,
+    kind: type[ReadyT],
+    backend: Backend,
+    base: Mapping[str, str],
+    folder: Path,
+    units: int | None = None,
 ) -> "tuple[AnsweringJob, ReadyT]":
     """A workload process that is ready and under its limit, and what it says of itself.
+
+    Args:
+        job: Its command is without the names of the pipes.
+        kind: Of what it says.
+        backend: Of the GPU that is ours alone.
+        base: Environment without limits.
+        folder: An empty one, for its pipes and output.
+        units: SMs under MPS; None: the whole GPU.
 
     Raises:
         JobError: it cannot be started, failed, or was not ready in time.
         LimitNotProvenError: the limit is not in force.
         WireError: it says something else than that it is ready.
     """
-    job = AnsweringJob(name, workload)
-    with undone_by(job.close):
-        said = job.answer(START_S, "was not ready")["ready"]
+    answering = AnsweringJob(job, backend, base, folder, units)
+    with undone_by(answering.close):
+        said = answering.answer(START_S, "was not ready")["ready"]
         ready = read(kind, write(said), name="what the workload says", tolerant=True)
-        if workload.units is not None and ready.units != workload.units:
+        if units is not None and ready.units != units:
             raise LimitNotProvenError(
-                f"the operation sees {ready.units} SMs, and should have {workload.units}",
+                f"the operation sees {ready.units} SMs, and should have {units}",
                 why="its process is not under the limit that was proven before",
                 fix="see whether the interpreter changes CUDA_MPS_* variables",
             )
-    return job, ready
+    return answering, ready
 
 
 class AnsweringJob:
@@ -121,16 +98,16 @@ class AnsweringJob:
         LimitNotProvenError: the limit is not in force.
     """
 
-    def __init__(self, name: str, workload: AnsweringSpec) -> None:
-        folder, backend, base = workload.folder, workload.backend, workload.base
+    def __init__(
+        self, job: Job, backend: Backend, base: Mapping[str, str], folder: Path, units: int | None
+    ) -> None:
         pipes = folder / "commands", folder / "answers"
         for pipe in pipes:
             os.mkfifo(pipe, 0o600)
         named = ("--commands", str(pipes[0]), "--answers", str(pipes[1]))
-        job = Job(name=name, command=(*workload.command, *named))
+        job = replace(job, command=(*job.command, *named))
         check_program(job, base)
-        units, units_total = workload.units, backend.gpu.units_total or 0
-        percent = percent_for_units(units, units_total) if units else WHOLE
+        percent = percent_for_units(units, backend.gpu.units_total or 0) if units else WHOLE
         # Both ends are opened, so that neither waits for a worker that has not started.
         self._commands = os.open(pipes[0], os.O_RDWR)
         self._answers = os.open(pipes[1], os.O_RDWR)
@@ -273,17 +250,11 @@ def open_worker(
         gpu = backend.gpu
         check_safe_count(place.units, gpu, settings.home, allow_unsafe=place.allow_unsafe)
         folder = open_home(settings.home, "logs", f"{name}-{Clock().utc().replace(':', '')}")
-        workload = script_workload(
-            backend,
-            settings,
-            script,
-            *options,
-            python=place.python,
-            units=place.units,
-            folder=folder,
-        )
+        workload = Job(name=name, command=(place.python, str(workload_path(script)), *options))
         with closing(NvmlSource(gpu.uuid)) as source:
-            job, said = started(name, workload, ready)
+            job, said = started(
+                workload, ready, backend, settings.job_environment(), folder, place.units
+            )
             with closing(job):
                 yield GpuWorker(
                     job=job,

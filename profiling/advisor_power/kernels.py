@@ -78,11 +78,9 @@ def standard_error(estimate: Estimate) -> float:
 def mean_of(values: Sequence[float]) -> Estimate:
     """Mean of independent values, with an interval by Student's t.
 
-    Raises:
-        ValueError: there are none.
+    Args:
+        values: One at least.
     """
-    if not values:
-        raise ValueError("no values have no mean")
     mean, freedom = float(np.mean(values)), len(values) - 1
     if not freedom:
         return Estimate(mean, None, None)
@@ -150,37 +148,13 @@ class _TraceBlock:
         return self.runs[0].executions
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GaplessRun:
-    """The operation without a gap for some seconds, which shows it to sensors that are slow.
-
-    Attributes:
-        execution_s: Median.
-        readings: Of the instant channel, meanwhile.
-        memory: Of the power of the memory, meanwhile; empty where the card does not read it.
-        counters: Of the hardware over the stretch.
-        power_capped: Whether the card's power limit held the clock back at any moment.
-        dropped: Why it cannot be used; empty where it can.
-    """
-
-    begin_s: float
-    end_s: float
-    execution_s: float
-    readings: tuple[PowerReading, ...]
-    memory: tuple[PowerReading, ...]
-    counters: Counters
-    power_capped: bool
-    dropped: str = ""
-
-
 def start_s(runs: Sequence[Run], executions: int) -> float:
     """When so many executions are over, median of the runs that have as many."""
-    over_s = (
+    return statistics.median(
         (*run.starts_s, run.ends_s[-1])[executions] - run.starts_s[0]
         for run in runs
         if run.executions >= executions
     )
-    return statistics.median(over_s)
 
 
 def duration_s(runs: Sequence[Run], execution: int) -> float:
@@ -201,8 +175,7 @@ def _energy_by_difference(blocks: Sequence[_TraceBlock], idle_w: float) -> Estim
         idle_w: Power between the runs.
     """
     runs_j = [(b, joules) for b in blocks if (joules := _run_j(b, idle_w)) is not None]
-    if len(runs_j) < len(blocks):
-        stuck = len(blocks) - len(runs_j)
+    if stuck := len(blocks) - len(runs_j):
         return f"the energy counter stood still or went back in {stuck} of {len(blocks)} blocks"
     energies_j = [
         (block_j - other_j) / (block.executions - other.executions)
@@ -222,8 +195,7 @@ def _run_j(block: _TraceBlock, idle_w: float) -> float | None:
         return None
     counted_j, time_s = last.energy_j - first.energy_j, last.at_s - first.at_s
     idle_s = time_s - sum(run.length_s for run in block.runs)
-    moved = counted_j > 0 and time_s > 0
-    return (counted_j - idle_w * idle_s) / len(block.runs) if moved else None
+    return (counted_j - idle_w * idle_s) / len(block.runs) if counted_j > 0 < time_s else None
 
 
 def fit_clock(
@@ -312,9 +284,9 @@ def naive_curve(runs: Sequence[Run], edges_s: Floats) -> list[float | None]:
         for tau_s, reading in _in_run(run, 0.0)
         if tau_s <= run.length_s
     ]
-    table = np.array(readings, dtype=np.float64).reshape(-1, 2)
-    counts, _ = np.histogram(table[:, 0], edges_s)
-    sums, _ = np.histogram(table[:, 0], edges_s, weights=table[:, 1])
+    tau_s, power_w = np.array(readings, dtype=np.float64).reshape(-1, 2).T
+    counts, _ = np.histogram(tau_s, edges_s)
+    sums, _ = np.histogram(tau_s, edges_s, weights=power_w)
     return [s / n if n else None for s, n in zip(sums.tolist(), counts.tolist(), strict=True)]
 
 
@@ -391,14 +363,13 @@ def make_plan(
     """What so many runs give and cost, with `lead_s` of another operation before each."""
     readings = runs * bin_ms / channel.period_ms
     sigma = sigma_power_w(channel.window_ms, bin_ms, channel.noise_w, readings)
-    windows = max(1.0, run_s * 1000 / channel.window_ms)
     busy = runs * (run_s + lead_s)
     # From the end of a run to the start of the next, mean.
     gap_s = channel.longest_delay_s + _least_gap_s(channel) + channel.period_ms / 2000
     return KernelPlan(
         runs=runs,
         sigma_w=sigma,
-        sigma_end_w=sigma * math.sqrt(windows),
+        sigma_end_w=sigma * math.sqrt(max(1.0, run_s * 1000 / channel.window_ms)),
         gpu_busy_s=busy,
         seconds=busy + runs * gap_s,
     )
@@ -441,17 +412,13 @@ def sensors_of(gpu: Gpu, records: Iterable[SensorRecord]) -> Sensors:
         )
     channel = record.channel("instant")
     if channel is None:
-        raise _no_instant(gpu.model)
+        raise SourceError(
+            f"{gpu.model} has no instant power reading",
+            why="its driver gives only a mean over a second, in which single executions are lost",
+            fix="measure energy with `advisor profile`; a driver of 550 or newer may have the "
+            "reading",
+        )
     return record, channel
-
-
-def _no_instant(model: str) -> SourceError:
-    """What to say of a card whose power is only read as a mean over a second."""
-    return SourceError(
-        f"{model} has no instant power reading",
-        why="its driver gives only a mean over a second, in which single executions are lost",
-        fix="measure energy with `advisor profile`; a driver of 550 or newer may have the reading",
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -488,13 +455,13 @@ class PolledReadings:
     def read(self) -> None:
         """Take in what was written since."""
         *lines, self._half = (self._half + self._file.read()).split("\n")
-        for kind, *values in map(json.loads, lines):
-            if kind == "look":
-                at_s, reasons, _ = values
-                self._looks.append((at_s, frozenset(reasons)))
-            else:
-                channel, at_s, power_w, _ = values
-                self._readings[channel].append(PowerReading(at_s, power_w))
+        for line in map(json.loads, lines):
+            match line:
+                case ["look", at_s, reasons, _]:
+                    self._looks.append((at_s, frozenset(reasons)))
+                case reading:
+                    _, channel, at_s, power_w, _ = reading
+                    self._readings[channel].append(PowerReading(at_s, power_w))
 
     def between(
         self, begin_s: float, end_s: float, channel: str = INSTANT
@@ -521,8 +488,6 @@ class PolledReadings:
 
 SPARE_S = 30.0  # a run that takes so much longer than its executions never ends
 
-_LATE_S = 0.005  # beyond the delay of the sensor: until a reading is in the file of the poller
-
 
 @dataclass(slots=True, kw_only=True)
 class LiveKernelBench:
@@ -545,8 +510,8 @@ class LiveKernelBench:
         """
         self.worker.job.ask({"executions": executions, "gap_s": gap_s, "lead_s": lead_s})
         busy_s = executions * self.ready.execution_s + gap_s + lead_s
-        said = self.worker.job.answer(2 * busy_s + SPARE_S, "did not end")["run"]
-        return run_of(said, gap_s, lead_s)
+        said = self.worker.job.answer(2 * busy_s + SPARE_S, "did not end")
+        return run_of(said["run"], gap_s, lead_s)
 
     def run(self, executions: int, gap_s: float, lead_s: float = 0.0) -> Run:
         """As `timed`, with the run's readings; `dropped` says where it cannot be used.
@@ -558,28 +523,26 @@ class LiveKernelBench:
         run = self.timed(executions, gap_s, lead_s)
         begin_s, end_s = run.starts_s[0] - run.lead_s, run.ends_s[-1]
         read_s = end_s + self.channel.longest_delay_s
-        time.sleep(max(0.0, read_s + _LATE_S - time.monotonic()))
+        # 5 ms later the last reading is in the file of the poller.
+        time.sleep(max(0.0, read_s + 0.005 - time.monotonic()))
         changes = self.read()
         dropped = self._stranger() or changes.held_back(run.starts_s[0], end_s)
         return replace(run, readings=changes.between(begin_s, read_s), dropped=dropped)
 
-    def stretch(self, seconds: float) -> GaplessRun:
-        """The operation without a gap for so long, with what slow sensors read; raises as `run`."""
-        executions = math.ceil(seconds / self.ready.execution_s)
+    def stretch(self, settle_s: float) -> StretchPower:
+        """The operation without a gap, for slow sensors that settle in so long; raises as `run`."""
         self.worker.source.start_window()
-        run = self.timed(executions, 0.0)
+        run = self.timed(math.ceil((settle_s + STRETCH_S) / self.ready.execution_s), 0.0)
         counters = counters_of(self.worker.source.read(COUNTERS))
-        begin_s, end_s = run.starts_s[0], run.ends_s[-1]
+        span_s = run.starts_s[0], run.ends_s[-1]
         changes = self.read()
-        return GaplessRun(
-            begin_s=begin_s,
-            end_s=end_s,
-            execution_s=statistics.median(_durations_ms(run)) / 1000,
-            readings=changes.between(begin_s, end_s),
-            memory=changes.between(begin_s, end_s, MEMORY),
-            counters=counters,
-            power_capped=changes.power_capped(begin_s, end_s),
-            dropped=self._stranger() or changes.held_back(begin_s, end_s),
+        dropped = self._stranger() or changes.held_back(*span_s)
+        return stretch_power(
+            replace(run, readings=changes.between(*span_s), dropped=dropped),
+            changes.between(*span_s, MEMORY),
+            settle_s,
+            counters,
+            power_capped=changes.power_capped(*span_s),
         )
 
     def read(self) -> PolledReadings:
@@ -611,7 +574,6 @@ def open_kernel_bench(
 
     Raises:
         JobError: as `open_worker`, or the operation needs more memory than there is.
-        SourceError: the card has no instant power reading.
         InputError: there is no second GPU.
         BusyError: another process computes on one of the GPUs.
     """
@@ -621,33 +583,32 @@ def open_kernel_bench(
             why="NCCL needs all of its blocks to run at once, on both GPUs",
             fix="leave out --units",
         )
-    with _second_gpu(settings, place.gpu) if second_gpu else nullcontext() as peer_gpu:
-        peer = ("--peer-gpu", peer_gpu) if peer_gpu else ()
-        with open_worker(
+    with (
+        _second_gpu(settings, place.gpu) if second_gpu else nullcontext() as peer_gpu,
+        open_worker(
             settings,
             place,
             "power-kernel",
             "kernel_power.py",
             *operation,
-            *peer,
+            *(("--peer-gpu", peer_gpu) if peer_gpu else ()),
             ready=KernelReady,
-        ) as worker:
-            if worker.source.name != "nvml":
-                raise _no_instant(worker.gpu.model)
-            file = worker.folder / "power.jsonl"
-            file.touch(mode=0o600)
-            with (
-                closing(Poller(worker.gpu.uuid, file, "bursts", settings.environment)) as poller,
-                file.open() as lines,
-            ):
-                poller.wait_ready()
-                yield LiveKernelBench(
-                    worker=worker,
-                    ready=worker.ready,
-                    poller=poller,
-                    polled=PolledReadings(lines),
-                    channel=channel,
-                )
+        ) as worker,
+    ):
+        file = worker.folder / "power.jsonl"
+        file.touch(mode=0o600)
+        with (
+            closing(Poller(worker.gpu.uuid, file, "bursts", settings.environment)) as poller,
+            file.open() as lines,
+        ):
+            poller.wait_ready()
+            yield LiveKernelBench(
+                worker=worker,
+                ready=worker.ready,
+                poller=poller,
+                polled=PolledReadings(lines),
+                channel=channel,
+            )
 
 
 @contextmanager
@@ -667,19 +628,13 @@ def _second_gpu(settings: Settings, measured: str) -> Generator[str]:
 
 def first_free(gpus: Sequence[Gpu], held: ExitStack, lock_dir: Path) -> Gpu:
     """The first GPU that can be ours alone; it is, until `held` is closed."""
-    *others, last = gpus
-    for gpu in others:
-        with suppress(BusyError):
-            return _ours(gpu, held, lock_dir)
-    return _ours(last, held, lock_dir)
-
-
-def _ours(gpu: Gpu, held: ExitStack, lock_dir: Path) -> Gpu:
-    with ExitStack() as stack:
-        stack.enter_context(gpu_lock(lock_dir, gpu.uuid))
-        check_alone(gpu)
+    first, *others = gpus
+    with suppress(BusyError) if others else nullcontext(), ExitStack() as stack:
+        stack.enter_context(gpu_lock(lock_dir, first.uuid))
+        check_alone(first)
         held.push(stack.pop_all())
-    return gpu
+        return first
+    return first_free(others, held, lock_dir)
 
 
 def run_of(said: Mapping[str, Any], gap_s: float, lead_s: float = 0.0) -> Run:
@@ -711,8 +666,8 @@ _NAMED = 12  # how many of many measured kernels a message names
 
 def operation_name(name: str, sizes: dict[str, int], dtype: str, *, rotate: bool) -> str:
     """An operation as profiling/workloads/kernel_power.py names it in reports."""
-    shape = " ".join(f"{size}={sizes[size]}" for size in _SIZES.get(name, "m"))
-    return f"{name} {shape} {dtype}" + (" rotating" if rotate else "")
+    words = name, *(f"{size}={sizes[size]}" for size in _SIZES.get(name, "m")), dtype
+    return " ".join(words) + (" rotating" if rotate else "")
 
 
 def bytes_of(text: str) -> int:
@@ -743,11 +698,6 @@ def recorded_kernel(
         StoreError: the installation is damaged.
     """
     table = bundled_kernels()
-    if not table:
-        raise InputError(
-            "no measured kernel comes with this version of advisor",
-            fix="measure it: advisor power kernel, on a GPU",
-        )
     named = gpu_model and named_model(gpu_model, (report.gpu_model for report in table))
     reports = [
         report
@@ -762,19 +712,19 @@ def recorded_kernel(
             for report in table
         )
         more = f", and {len(there) - _NAMED} more" if len(there) > _NAMED else ""
-        of = f" on {gpu_model}" if gpu_model else ""
         raise InputError(
             f"{_words(operation, before, units)} is not among the measured kernels that come with "
-            f"advisor{of}",
+            f"advisor{f' on {gpu_model}' if gpu_model else ''}",
             why="a replay has only what was measured",
-            fix=f"there is {listed(there[:_NAMED])}{more}",
+            fix=f"there is {listed(there[:_NAMED])}{more}"
+            if there
+            else "measure it: advisor power kernel, on a GPU",
         )
     return replace(max(reports, key=lambda report: report.units or 0), source="replay")
 
 
 def _words(operation: str, before: str, units: int | None) -> str:
-    limit = f" at {units} SMs" if units else ""
-    return f"{operation} after {before}{limit}"
+    return f"{operation} after {before}" + (f" at {units} SMs" if units else "")
 
 
 # Of the power limit: bands of operations at it went up to 1.5 times (docs/measurements).
@@ -789,7 +739,6 @@ _MOST_DIFFER = 0.03
 _PARTS = 4
 
 _DELAYS = 8  # of those within the spread, how many are looked at
-_LONG_BEFORE_S = 100.0  # power is that of before the runs since then: longer than any window
 
 
 @dataclass(frozen=True, slots=True)
@@ -817,8 +766,8 @@ class Curve:
         """Mean power between two times, and half of its 95 % interval."""
         bins = [level_times([bin_s]) for bin_s in pairwise(self.edges_s.tolist())]
         weights = window_parts(bins, np.array([end_s]), end_s - begin_s)[0]
-        sigma = float(np.sqrt(weights @ self.covariance @ weights))
-        return float(weights @ self.power_w), STANDARD_ERRORS_95 * sigma
+        variance = weights @ self.covariance @ weights
+        return float(weights @ self.power_w), STANDARD_ERRORS_95 * float(np.sqrt(variance))
 
 
 def fault_of(
@@ -871,8 +820,8 @@ def deconvolve(stitched: Stitched, sensor: PowerChannel, edges_s: Floats) -> Cur
     tau_s, power_w = stitched.tau_s[inside], stitched.power_w[inside]
     late = (np.arange(_DELAYS) + 0.5) / _DELAYS - 0.5 if sensor.late_s else np.zeros(1)
     ends_s = tau_s + sensor.delay_spread_ms / 1000 * late[:, None]
-    spans_s = (-_LONG_BEFORE_S, 0.0), *pairwise(parts_s.tolist())
-    levels = [level_times([span_s]) for span_s in spans_s]
+    # Before the run power is that of before since 100 s: longer than any window.
+    levels = [level_times([span_s]) for span_s in ((-100.0, 0.0), *pairwise(parts_s.tolist()))]
     parts = window_parts(levels, ends_s.ravel(), sensor.window_ms / 1000, sensor.response)
     parts = parts.reshape(*ends_s.shape, len(levels))
     matrices, before_w = parts[:, :, 1:], stitched.base_w * parts[:, :, 0]
@@ -1014,21 +963,49 @@ def search_ssp(
 STRETCH_S = 2.0  # after the memory's sensor has settled: eight readings, at four a second
 
 
-def stretch_power(stretch: GaplessRun, record: SensorRecord) -> StretchPower:
-    """Power of the whole GPU and of its memory, once the sensor of that has settled."""
-    begin_s = stretch.begin_s + memory_settle_s(record)
-    power = [r.power_w for r in stretch.readings if begin_s <= r.at_s <= stretch.end_s]
+def stretch_power(
+    stretch: Run,
+    memory: Sequence[PowerReading],
+    settle_s: float,
+    counters: Counters,
+    *,
+    power_capped: bool,
+) -> StretchPower:
+    """Power of the whole GPU and of its memory, once the sensor of that has settled.
+
+    Args:
+        stretch: The operation without a gap for some seconds.
+        memory: Of the power of the memory, meanwhile; empty where the card does not read it.
+        settle_s: After its beginning the memory's reading is of the operation alone.
+        counters: Of the hardware over the stretch.
+        power_capped: Whether the card's power limit held the clock back at any moment.
+    """
+    begin_s, end_s = stretch.starts_s[0] + settle_s, stretch.ends_s[-1]
+    power = [r.power_w for r in stretch.readings if begin_s <= r.at_s <= end_s]
     power_w = mean_of(power) if power and not stretch.dropped else None
-    memory_w = _memory_w(stretch, begin_s, power_w)
+    inside_w = [r.power_w for r in memory if begin_s <= r.at_s <= end_s]
+    if power_w is None:
+        why = stretch.dropped or "the instant power of the GPU did not change in the stretch"
+    elif not memory:
+        why = "this card does not read the power of its memory"
+    elif not all(0 < r.power_w < power_w.value for r in memory):
+        why = "the power of the memory reads 0, or more than that of the whole GPU"
+    elif len(inside_w) < FEWEST_READINGS:
+        why = f"the power of the memory changed only {len(inside_w)} times: it is stuck"
+    else:
+        why = ""
     return StretchPower(
         power_w=power_w,
-        memory_power_w=None if isinstance(memory_w, str) else memory_w,
-        no_memory_power=memory_w if isinstance(memory_w, str) else "",
-        execution_ms=stretch.execution_s * 1000,
-        seconds=stretch.end_s - stretch.begin_s,
-        tensor_active_percent=stretch.counters.tensor_active_percent,
-        dram_active_percent=stretch.counters.dram_active_percent,
-        power_capped=stretch.power_capped,
+        # Windows of its readings overlap, so that there is no error, but a lowest and a highest.
+        memory_power_w=None
+        if why
+        else Estimate(sum(inside_w) / len(inside_w), min(inside_w), max(inside_w)),
+        no_memory_power=why,
+        execution_ms=statistics.median(_durations_ms(stretch)),
+        seconds=stretch.length_s,
+        tensor_active_percent=counters.tensor_active_percent,
+        dram_active_percent=counters.dram_active_percent,
+        power_capped=power_capped,
     )
 
 
@@ -1037,23 +1014,6 @@ def memory_settle_s(record: SensorRecord) -> float:
     channel = record.channel("memory")
     channel_s = channel.settle_s if channel is not None and channel.accepted else 0.0
     return max(channel_s, AVERAGE_SETTLE_S)
-
-
-def _memory_w(stretch: GaplessRun, begin_s: float, power_w: Estimate | None) -> Estimate | str:
-    """Its mean, or why there is none.
-
-    Bounds are its lowest and highest reading: their windows overlap, so that there is no error.
-    """
-    if power_w is None:
-        return stretch.dropped or "the instant power of the GPU did not change in the stretch"
-    if not stretch.memory:
-        return "this card does not read the power of its memory"
-    inside = [r.power_w for r in stretch.memory if begin_s <= r.at_s <= stretch.end_s]
-    if not all(0 < r.power_w < power_w.value for r in stretch.memory):
-        return "the power of the memory reads 0, or more than that of the whole GPU"
-    if len(inside) < FEWEST_READINGS:
-        return f"the power of the memory changed only {len(inside)} times: it is stuck"
-    return Estimate(sum(inside) / len(inside), min(inside), max(inside))
 
 
 # Stretch of settled power, once the operation before has left the sensor.
@@ -1095,9 +1055,9 @@ def analyse(
     (record, channel), after_idle = sensors, wanted.before == IDLE
     every = [run for block in blocks for run in block.runs]
     usable = [run for run in every if not run.dropped]
+    dropped = Counter(run.dropped for run in every if run.dropped)
     if not usable:
-        dropped_for = Counter(run.dropped for run in every)
-        reason, count = next(iter(dropped_for.most_common(1)), ("no run", 0))
+        reason, count = next(iter(dropped.most_common(1)), ("no run", 0))
         raise SourceError(
             f"none of {len(every)} runs can be used",
             why=f"{count} of them: {reason}",
@@ -1114,20 +1074,18 @@ def analyse(
     if curve is not None:
         differ = None if isinstance(difference, str) else difference.differ
         idle_w = before_w if before_w is not None and after_idle else 0.0
-        band_w = curve.power_w - curve.band_w, curve.power_w + curve.band_w
-        ends_w = float(band_w[0].min()), float(band_w[1].max())
+        low_w, high_w = curve.power_w - curve.band_w, curve.power_w + curve.band_w
+        ends_w = float(low_w.min()), float(high_w.max())
         if fault := fault_of(ends_w, idle_w, gpu.power_limit_w, differ):
             curve, no_curve = None, f"the curve that readings give is not to be believed: {fault}"
             if not isinstance(difference, str):
                 difference = replace(difference, curve_j=None, differ=None)
     settled_s = channel.settle_s, channel.settle_s + _LOOKED_AT_S
     sse_w = curve and _execution_power(curve, runs, sse)
-    ssp_w = None
-    if (first := lengths.ssp_execution) is not None:
-        powers = _end_powers([run for run in runs if run.executions >= first], channel)
-        ssp_w = mean_of(powers) if powers else None
+    first = lengths.ssp_execution or math.inf
+    powers = _end_powers([run for run in runs if run.executions >= first], channel)
+    ssp_w = mean_of(powers) if powers else None
     ssp_j = ssp_w and ssp_w.times(execution_s)
-    dropped = Counter(run.dropped for run in every if run.dropped)
     if others := len(usable) - len(runs):
         dropped["other execution time"] = others
     counts, edges = np.histogram(times_ms, bins=20)
@@ -1264,8 +1222,6 @@ BLOCK_RUNS = 20  # between two ticks of the counter: some seconds, of which a ti
 _LONGEST_RUN_S = 2.0  # power that still changes after so long has no steady state
 
 _LEAST_READINGS = 6
-_CERTAIN_WITHIN = _STEADY_WITHIN / 3  # standard error over mean at which lengths can be compared
-_MOST_CERTAIN_RUNS = 20  # for a mean that is certain
 
 _FRESH = "remove it, or measure again with --fresh"
 
@@ -1274,22 +1230,10 @@ Report = Callable[[Step], object]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _KernelConditions:
-    """Conditions of runs: those under others are in other files."""
-
-    where: Conditions
-    operation: str
-    before: str
-    lead_s: float
-    launches: int
-    sensor_measured_at: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _Head:
-    """First line of a file of runs."""
+    """First line of a file of runs; those under other conditions are in other files."""
 
-    conditions: _KernelConditions
+    conditions: Mapping[str, Any]
     found: _RunLengths
 
 
@@ -1326,15 +1270,15 @@ def measure_operation(
         gap_s = _least_gap_s(channel) + chance.uniform(0, channel.period_ms / 1000)
         return bench.run(executions, gap_s, wanted.lead_s)
 
-    conditions = _KernelConditions(
-        where=Conditions.of(gpu, bench.ready),
-        operation=bench.ready.operation,
-        before=wanted.before,
-        lead_s=wanted.lead_s,
-        launches=bench.ready.launches,
-        sensor_measured_at=record.measured_at,
-    )
-    name = slug(conditions.operation)[:80].strip("-")
+    conditions = {
+        "where": Conditions.of(gpu, bench.ready),
+        "operation": bench.ready.operation,
+        "before": wanted.before,
+        "lead_s": wanted.lead_s,
+        "launches": bench.ready.launches,
+        "sensor_measured_at": record.measured_at,
+    }
+    name = slug(bench.ready.operation)[:80].strip("-")
     # 4 is the form of the lines; runs in another form are left where they are.
     key = name, sha256(f"4 {write(conditions)}".encode()).hexdigest()[:8]
     lines: RecordLines[_Head | _TraceBlock] = RecordLines(
@@ -1393,19 +1337,21 @@ def _run_lengths(
     if wanted.before != IDLE:
         # Runs last until the operation before has left the sensor, and a little longer.
         late_s = (2 * wanted.resolution_ms + channel.delay_spread_ms) / 1000
-        run_s = channel.settle_s + _LOOKED_AT_S + late_s
-        executions = max(shortest_run(execution_s, channel.smear_s), math.ceil(run_s / execution_s))
+        least = math.ceil((channel.settle_s + _LOOKED_AT_S + late_s) / execution_s)
         return _RunLengths(
-            execution_s=execution_s, executions=executions, ssp_execution=None, stretch=None
+            execution_s=execution_s,
+            executions=max(shortest_run(execution_s, channel.smear_s), least),
+            ssp_execution=None,
+            stretch=None,
         )
     report(Step("without a gap, for sensors that are slow", 1))
-    stretch = bench.stretch(memory_settle_s(record) + STRETCH_S)
+    stretch = bench.stretch(memory_settle_s(record))
     steady, tried = _find_ssp(make_run, execution_s, channel, report)
     return _RunLengths(
         execution_s=execution_s,
         executions=steady or max(tried),
         ssp_execution=steady,
-        stretch=stretch_power(stretch, record),
+        stretch=stretch,
     )
 
 
@@ -1459,7 +1405,8 @@ def _enough(powers_w: Sequence[float], runs: int) -> bool:
     if len(powers_w) < _LEAST_READINGS:
         return False
     error_w = float(np.std(powers_w, ddof=1)) / math.sqrt(len(powers_w))
-    return error_w <= _CERTAIN_WITHIN * float(np.mean(powers_w)) or runs >= _MOST_CERTAIN_RUNS
+    # A third of what lengths may differ by: then they can be compared.
+    return error_w <= _STEADY_WITHIN / 3 * float(np.mean(powers_w)) or runs >= 20
 
 
 def _run_blocks(

@@ -44,10 +44,7 @@ twenty times and reads its power. Four ways to read it:
 The truth is the power that the kernel draws when it has run for long.
 """
 
-import itertools
 import json
-import math
-import os
 import random
 import select
 import subprocess
@@ -57,7 +54,6 @@ import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
@@ -69,9 +65,8 @@ from advisor.core.gpu import named_model
 from advisor.core.telemetry import ENERGY_GPU, POWER_GPU, POWER_MEMORY, TelemetrySource
 from advisor.core.wording import listed
 from advisor.errors import InputError, SourceError
-from advisor.formats.moments import to_exact_text
 from advisor.predict.profiles import Floats
-from advisor.settings import python
+from advisor.settings import Settings, python
 from advisor.validity.sensor_record import (
     AVERAGE_SETTLE_S,
     PERIODS_IN_WINDOW,
@@ -84,9 +79,10 @@ from advisor.validity.sensor_record import (
 )
 from advisor.wire.power import ReadingError
 from advisor_data.bundled import bundled_recording, bundled_sensors
-from advisor_power.gpu_worker import AnsweringJob, AnsweringSpec, WorkerReady, started
+from advisor_power.gpu_worker import AnsweringJob, WorkerPlace, WorkerReady, open_worker
 from advisor_profiling.telemetry import nvml
 from advisor_profiling.testbed import strangers
+from advisor_profiling.window import Clock
 
 _FORMAT = "advisor-power-trace-2"
 
@@ -159,12 +155,8 @@ def begin_trace(path: Path, header: TraceHeader) -> None:
 
 def append(path: Path, *lines: list[Any]) -> None:
     """Add whole lines, in one write: other processes add theirs to the same file."""
-    text = "".join(json.dumps(line) + "\n" for line in lines).encode()
-    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND)
-    try:
-        os.write(descriptor, text)
-    finally:
-        os.close(descriptor)
+    with path.open("ab", buffering=0) as file:
+        file.write("".join(json.dumps(line) + "\n" for line in lines).encode())
 
 
 def read_trace(path: Path) -> Trace:
@@ -212,12 +204,9 @@ def _parse_trace(text: str, name: str) -> Trace:
             why=f"{place}: {error}",
             fix="give a file that `advisor power sensor` wrote",
         ) from error
-    last_s = end_s
-    if last_s is None and stages:
-        _, begun_s, on = stages[-1]
-        last_s = on[-1][1] if on else begun_s
     # Each stage ends where the next begins.
-    ends = [*(begun_s for _, begun_s, _ in stages[1:]), *([] if last_s is None else [last_s])]
+    last_s = [on[-1][1] if on else begun_s for _, begun_s, on in stages[-1:]]
+    ends = [*(begun_s for _, begun_s, _ in stages[1:]), *(last_s if end_s is None else [end_s])]
     return Trace(
         header=header,
         series={
@@ -237,7 +226,6 @@ def _parse_trace(text: str, name: str) -> Trace:
 IDLE, FLAT, BURSTS, WAVE, LOCKED_WAVE = "idle", "flat", "bursts", "wave", "locked-wave"
 """Names of stages: a locked wave has the period of the sensor."""
 
-LONGEST_S = 240.0  # all stages together
 LONGEST_PERIOD_S = 0.5  # of sensors that are measured: a wave of others has too few readings
 
 _STEP_S = 4.0
@@ -260,23 +248,23 @@ class LoadStage:
 
 def steps_and_bursts(seed: int) -> tuple[LoadStage, ...]:
     """What needs no knowledge of the sensor: 4 s idle, 4 s of load, 150 bursts."""
-    bursts = _drawn_spans(random.Random(seed), _BURSTS, _BURST_S, _GAPS_S)
+    bursts = _drawn_stage(BURSTS, random.Random(seed), _BURSTS, _BURST_S, _GAPS_S)
     return (
         LoadStage(IDLE, _STEP_S),
         LoadStage(FLAT, _STEP_S, ((0.0, _STEP_S),)),
-        LoadStage(BURSTS, bursts[-1][1] + _GAPS_S[0], bursts),
+        replace(bursts, length_s=bursts.length_s + _GAPS_S[0]),
     )
 
 
-def _drawn_spans(
-    draw: random.Random, count: int, length_s: float, gaps_s: tuple[float, float]
-) -> tuple[SpanS, ...]:
-    """Times of a load that runs for so long each time, after gaps of random length."""
+def _drawn_stage(
+    name: str, draw: random.Random, count: int, length_s: float, gaps_s: tuple[float, float]
+) -> LoadStage:
+    """A load that runs for so long each time, after gaps of random length."""
     spans: list[SpanS] = [(0.0, 0.0)]
     for _ in range(count):
         start_s = spans[-1][1] + draw.uniform(*gaps_s)
         spans.append((start_s, start_s + length_s))
-    return tuple(spans[1:])
+    return LoadStage(name, spans[-1][1], tuple(spans[1:]))
 
 
 def waves(period_s: float, seed: int) -> tuple[LoadStage, ...]:
@@ -292,11 +280,6 @@ def waves(period_s: float, seed: int) -> tuple[LoadStage, ...]:
     return (*others, *locked)
 
 
-def planned_s(stages: Sequence[LoadStage]) -> float:
-    """What the stages take, s."""
-    return sum(stage.length_s for stage in stages)
-
-
 def _wave(name: str, period_s: float, first_s: float) -> LoadStage:
     starts = [first_s + k * period_s for k in range(int(_WAVE_S / period_s))]
     return LoadStage(name, first_s + _WAVE_S, tuple((s, s + period_s / 2) for s in starts))
@@ -310,18 +293,16 @@ def recorded_sensor(gpu_model: str | None = None) -> tuple[SensorRecord, Trace]:
         StoreError: the installation is damaged.
     """
     records = bundled_sensors()
-    if not records:
-        raise InputError(
-            "no recording of a power sensor comes with this version of advisor",
-            fix="measure a card with `advisor power sensor`, or give a recording with --trace",
-        )
     models = sorted({r.gpu_model for r in records})
     named = gpu_model and named_model(gpu_model, models)
     of_model = next((r for r in records if named in (None, r.gpu_model)), None)
     if of_model is None:
+        of = f" of {gpu_model}" if models else ""
         raise InputError(
-            f"no recording of a power sensor of {gpu_model} comes with advisor",
-            fix=f"give --gpu-model one of {listed(models)}",
+            f"no recording of a power sensor{of} comes with advisor",
+            fix=f"give --gpu-model one of {listed(models)}"
+            if models
+            else "measure a card with `advisor power sensor`, or give a recording with --trace",
         )
     return of_model, bundled_trace(of_model)
 
@@ -413,17 +394,16 @@ def poll_into(
 
 def burst_poll(source: TelemetrySource, clock: Callable[[], float] = time.monotonic) -> _Poll:
     """Changes of the instant power whose moment is known, of the memory, and of the reasons."""
-    changes, polls, before_s, reasons = ChangedReadings(math.inf), 0, -math.inf, ""
-    begun = False
+    changes, polls, before_s, reasons = ChangedReadings(np.inf), 0, -np.inf, ""
 
     def poll(now_s: float) -> list[list[Any]]:
-        nonlocal polls, before_s, reasons, begun
+        nonlocal polls, before_s, reasons
         power_w = source.read([POWER_GPU])[POWER_GPU]
         lines = changes.lines(INSTANT, now_s, power_w)
-        # The first reading is no change: it may be old.
-        if not begun or clock() - before_s >= LATE_S:
+        # The first reading is no change, nor is one after a gap: it may be old.
+        if clock() - before_s >= LATE_S:
             lines = []
-        begun, before_s = begun or power_w is not None, now_s
+        before_s = before_s if power_w is None else now_s
         # The memory, and what holds the clock back, are looked at now and then.
         if polls % 50 == 0:
             lines += changes.lines(MEMORY, clock(), source.read([POWER_MEMORY])[POWER_MEMORY])
@@ -463,8 +443,8 @@ def _state(uuid: str) -> _Poll:
         lines = changes.lines(ENERGY, now_s, energy_j or None)
         if now_s >= next_s:
             next_s = now_s + 1.0
-            reasons = source.throttle_reasons() or ()
-            lines.append(["look", round(now_s, 6), list(reasons), strangers(source.gpu)])
+            reasons = list(source.throttle_reasons() or ())
+            lines.append(["look", round(now_s, 6), reasons, strangers(source.gpu)])
         return lines
 
     return poll
@@ -596,13 +576,15 @@ def period_of(times_s: Floats) -> _Period | None:
 
 def _sensor_period(trace: Trace) -> _Period | None:
     """The period of the quickest power channel so far, a regular one if there is; else None."""
-    series = [trace.series[name] for name in POWER_CHANNELS if name in trace.series]
-    periods = [period for readings in series if (period := period_of(readings.times_s)) is not None]
-    return min(periods, key=lambda period: (not period.regular, period.period_s), default=None)
+    found = [
+        period_of(trace.series[name].times_s) for name in POWER_CHANNELS if name in trace.series
+    ]
+    return min(filter(None, found), key=lambda p: (not p.regular, p.period_s), default=None)
 
 
 def record(
-    load: AnsweringSpec,
+    settings: Settings,
+    place: WorkerPlace,
     file: Path,
     seed: int,
     report: Callable[[str], None],
@@ -611,55 +593,55 @@ def record(
     """Record all stages; what was recorded before an error or Ctrl-C stays in the file.
 
     Args:
-        load: The workload `power_load.py`, on an otherwise idle GPU.
+        settings: Of this host.
+        place: Where the load `power_load.py` runs, on an otherwise idle GPU.
         file: Must not be there.
         seed: Of the times at which the load runs.
         report: Called with a line before each stage.
         more: Stages after those of the record.
     """
-    gpu = load.backend.gpu
-    header = TraceHeader(
-        gpu_model=gpu.model,
-        gpu_uuid=gpu.uuid,
-        driver=gpu.driver or "",
-        started_at=to_exact_text(datetime.now(UTC)),
-        epoch_s=time.time() - time.monotonic(),
-    )
-    begin_trace(file, header)
-    job, _ = started("power-load", load, WorkerReady)
-    with closing(job), recorders(gpu.uuid, file, load.base) as watching:
+    with open_worker(settings, place, "power-sensor", "power_load.py", ready=WorkerReady) as worker:
+        header = TraceHeader(
+            gpu_model=worker.gpu.model,
+            gpu_uuid=worker.gpu.uuid,
+            driver=worker.gpu.driver or "",
+            started_at=Clock().utc(),
+            epoch_s=time.time() - time.monotonic(),
+        )
+        begin_trace(file, header)
+        with recorders(worker.gpu.uuid, file, settings.environment) as watching:
 
-        def run(stages: Sequence[LoadStage]) -> None:
-            left_s = planned_s(stages)
-            for stage in stages:
-                report(f"{stage.name:12} {stage.length_s:5.1f} s, {left_s:5.1f} s to go")
-                for line in run_stage(job, stage):
-                    append(file, line)
-                left_s -= stage.length_s
-                for poller in watching:
-                    poller.check()
+            def run(stages: Sequence[LoadStage]) -> None:
+                left_s = sum(stage.length_s for stage in stages)
+                for stage in stages:
+                    report(f"{stage.name:12} {stage.length_s:5.1f} s, {left_s:5.1f} s to go")
+                    for line in run_stage(worker.job, stage):
+                        append(file, line)
+                    left_s -= stage.length_s
+                    for poller in watching:
+                        poller.check()
 
-        run(steps_and_bursts(seed))
-        time.sleep(_WRITTEN_S)
-        # Square waves at the period that was seen so far.
-        period = _sensor_period(read_trace(file))
-        if period is None or period.period_s > LONGEST_PERIOD_S:
-            rate_text = "hardly ever" if period is None else f"every {period.period_s:.2f} s"
-            raise SourceError(
-                f"the power of {gpu.model} is not read often enough: {rate_text}",
-                why=f"waves need a channel that changes every {LONGEST_PERIOD_S:g} s or more often",
-                fix=f"the recording so far is in {file}",
-            )
-        run((*waves(period.period_s, seed), *more))
-        time.sleep(_WRITTEN_S)
-        append(file, ["end", time.monotonic()])
+            run(steps_and_bursts(seed))
+            time.sleep(_WRITTEN_S)
+            # Square waves at the period that was seen so far.
+            period = _sensor_period(read_trace(file))
+            if period is None or period.period_s > LONGEST_PERIOD_S:
+                rate_text = "hardly ever" if period is None else f"every {period.period_s:.2f} s"
+                raise SourceError(
+                    f"the power of {worker.gpu.model} is not read often enough: {rate_text}",
+                    why=f"waves need a channel that changes every {LONGEST_PERIOD_S:g} s or more "
+                    "often",
+                    fix=f"the recording so far is in {file}",
+                )
+            run((*waves(period.period_s, seed), *more))
+            time.sleep(_WRITTEN_S)
+            append(file, ["end", time.monotonic()])
     return read_trace(file)
 
 
 def run_stage(job: AnsweringJob, stage: LoadStage) -> Generator[list[Any]]:
     """Have the load do a stage; the lines of the recording as they come."""
-    on = [list(span) for span in stage.on]
-    job.ask({"name": stage.name, "length_s": stage.length_s, "on": on})
+    job.ask({"name": stage.name, "length_s": stage.length_s, "on": stage.on})
     latest_s = time.monotonic() + stage.length_s + _STAGE_LATE_S
     while "done" not in (said := job.answer(latest_s - time.monotonic(), "did not end a stage")):
         yield said["line"]
@@ -718,8 +700,9 @@ def window_parts(
     With the levels' powers P, `parts @ P` is what a sensor of that window reads.
     """
     if response == "mean":
-        spent_s = [level.until(ends_s) - level.until(ends_s - window_s) for level in levels]
-        columns = [of_level_s / window_s for of_level_s in spent_s]
+        columns = [
+            (level.until(ends_s) - level.until(ends_s - window_s)) / window_s for level in levels
+        ]
     else:
         columns = [level.remembered(ends_s, window_s / 2) for level in levels]
     return np.stack(columns, axis=1)
@@ -787,17 +770,18 @@ class _Place(NamedTuple):
         return memory_s(self.response, self.window_s) + self.delay_s + self.clock_s
 
 
-_WINDOWS_S = tuple(float(w) for w in np.geomspace(0.003, 1.6, 26))
-
-
 COARSE_S, _FINEST_S = 1e-3, 5e-5
 # Of window, delay, tick and clock: a longer window is much like a longer delay, and so on.
 _MOVES = (
-    *itertools.chain.from_iterable(((i, 0, 0, 0), (0, i, 0, 0)) for i in (-1, 1)),
-    (1, -1, 0, 0), (-1, 1, 0, 0),
+    (-1, 0, 0, 0), (0, -1, 0, 0), (1, 0, 0, 0), (0, 1, 0, 0), (1, -1, 0, 0), (-1, 1, 0, 0),
 )  # fmt: skip
 _CLOCK_MOVES = (
-    *itertools.chain.from_iterable(((0, 0, i, 0), (0, 0, 0, i), (0, i, i, 0)) for i in (-1, 1)),
+    (0, 0, -1, 0),
+    (0, 0, 0, -1),
+    (0, -1, -1, 0),
+    (0, 0, 1, 0),
+    (0, 0, 0, 1),
+    (0, 1, 1, 0),
 )
 
 
@@ -838,7 +822,7 @@ def _fit_window(sample: _Sample) -> _WindowFit:
     # Delays up to 0.4 s, in steps that a window of that length can tell apart.
     places = [
         _Place("mean", window_s, float(delay_s))
-        for window_s in _WINDOWS_S
+        for window_s in np.geomspace(0.003, 1.6, 26).tolist()
         for delay_s in np.arange(0, 0.4, max(0.006, window_s / 4))
     ]
     _, window_s, delay_s, *_ = min(places, key=lambda place: at(sample, place).cost)
@@ -853,8 +837,7 @@ def _refine(
     sample: _Sample, start: _Place, step_s: float, finest_s: float = _FINEST_S
 ) -> _WindowFit:
     """The minimum near a start: by steps that are halved where none leads down."""
-    (best,) = _refine_each([sample], start, step_s, finest_s)
-    return best
+    return _refine_each([sample], start, step_s, finest_s)[0]
 
 
 def _refine_each(
@@ -901,8 +884,6 @@ def at(sample: _Sample, place: _Place) -> _WindowFit:
 
 
 _SLOWEST_CLOCK_S, _FASTEST_CLOCK_S = 0.05, 0.008
-_CLOCKS_TRIED = 8
-_LEAST_BETTER = 0.7  # a clock that leaves more of the error is none
 
 
 def _with_clock(sample: _Sample, fit: _WindowFit) -> _WindowFit:
@@ -929,7 +910,7 @@ def _with_clock(sample: _Sample, fit: _WindowFit) -> _WindowFit:
     # Readings come at regular times as well, so that several clocks look much alike.
     peaks = np.flatnonzero((size[1:-1] > size[:-2]) & (size[1:-1] > size[2:])) + 1
     fits: list[_WindowFit] = []
-    for peak in peaks[np.argsort(-size[peaks])][:_CLOCKS_TRIED]:
+    for peak in peaks[np.argsort(-size[peaks])][:8]:
         clock_s = 1 / float(rates[peak])
         tick_s = middle_s + float(np.angle(phases[peak])) / (2 * np.pi) * clock_s
         starts = [
@@ -939,7 +920,8 @@ def _with_clock(sample: _Sample, fit: _WindowFit) -> _WindowFit:
         start = min(starts, key=lambda place: at(sample, place).cost)
         fits += [_refine(sample, start._replace(response=r), COARSE_S) for r in get_args(Response)]
     best = min(fits, key=lambda candidate: candidate.cost, default=fit)
-    return best if best.cost < _LEAST_BETTER * fit.cost else fit
+    # A clock that leaves more of the error is none.
+    return best if best.cost < 0.7 * fit.cost else fit
 
 
 def noise_w(flat: ReadingSeries) -> float | None:
@@ -961,8 +943,6 @@ def slope(x: Floats, y: Floats) -> float:
 
 _TENTHS = 10
 
-_MOST_SPREAD_INTEGRATING = 0.01
-_LEAST_SPREAD_SAMPLING = 0.05
 _LEAST_PHASES = 10
 
 
@@ -982,8 +962,8 @@ def power_channel(trace: Trace, name: str) -> tuple[PowerChannel | None, str]:
     during = readings.between(bursts.begun_s, bursts.ended_s)
     first = period_of(during.times_s)
     if first is None:
-        changes = len(during.values)
-        return None, f"it changed {changes} times during the bursts, too rarely to be fitted"
+        seen = f"it changed {len(during.values)} times during the bursts"
+        return None, f"{seen}, too rarely to be fitted"
     if not first.regular:
         return None, f"only {100 * first.regular_share:.0f} % of its changes keep one period"
     used = readings.between(trace.stages[0].begun_s, bursts.ended_s)
@@ -1009,7 +989,7 @@ def power_channel(trace: Trace, name: str) -> tuple[PowerChannel | None, str]:
     )
     why = _why_not(first, later, spread_ms, place, errors)
     rms, median = errors or (1.0, 1.0)
-    channel = PowerChannel(
+    return PowerChannel(
         name=name,
         period_ms=round(1000 * first.period_s, 3),
         response=place.response,
@@ -1021,8 +1001,7 @@ def power_channel(trace: Trace, name: str) -> tuple[PowerChannel | None, str]:
         prediction_error=round(rms, 5),
         median_error=round(median, 5),
         accepted=not why,
-    )
-    return channel, why
+    ), why
 
 
 def _spread_ms(sample: _Sample, later: npt.NDArray[np.bool_], place: _Place) -> float:
@@ -1088,8 +1067,7 @@ def record_of(trace: Trace, source: str) -> SensorRecord:
     Raises:
         InputError: it ends before the bursts do, so that there is nothing to fit.
     """
-    steps = trace.named(FLAT), trace.named(BURSTS)
-    if not all(len(stages) == 1 and stages[0].on for stages in steps):
+    if [stage.name for stage in trace.named(FLAT, BURSTS) if stage.on] != [FLAT, BURSTS]:
         raise InputError(
             f"the recording of {trace.header.gpu_model} ends before its bursts",
             why="windows and delays are fitted to them",
@@ -1131,13 +1109,12 @@ def faults(trace: Trace) -> tuple[str, ...]:
     # A process that starts on another GPU is listed on this one for up to 3 s.
     stayed = [times_s for times_s in times_of_pids if times_s[-1] - times_s[0] > 3]
     looked_s = [edges_s[0], *(time_s for time_s, _, _ in looks), edges_s[1]]
-    gap_s = max(b - a for a, b in itertools.pairwise(looked_s))
     signs = {
         "the recording was stopped before its end": not trace.whole,
         "the recording grew too large: a channel changes far more often than it may": trace.full,
         f"the card was throttled ({', '.join(reasons)})": bool(reasons),
         "another process computed on the GPU": len(stayed) > 1,
-        "the state of the card was not watched all the time": gap_s > 5,
+        "the state of the card was not watched all the time": np.diff(looked_s).max() > 5,
     }
     return tuple(fault for fault, is_so in signs.items() if is_so)
 
@@ -1157,42 +1134,30 @@ def _energy_counter(trace: Trace) -> tuple[EnergyCounter | None, str]:
     # Power off and on by the counter itself: the spread needs their ratio only.
     off, on = (_slope_w(trace.named(name), ticks) for name in (IDLE, FLAT))
     levels_w = (off, on) if off and on else (0.0, 1.0)
-    wave_ratios = [
-        (wave.begun_s, _ratio(wave, ticks, levels_w)) for wave in trace.named(LOCKED_WAVE)
-    ]
-    ratios = [(begun_s, ratio) for begun_s, ratio in wave_ratios if ratio]
+    ratios = list[tuple[float, float]]()
+    for wave in trace.named(LOCKED_WAVE):
+        counted = ticks.between(wave.on[0][0] + 0.5, wave.on[-1][1]) if wave.on else None
+        if counted and len(counted.values) >= 10:
+            spent = [level.until(counted.times_s) for level in _wave_levels([wave])]
+            # From all ticks: the first and the last alone are ± a tick.
+            expected_j = spent[0] * levels_w[0] + spent[1] * levels_w[1]
+            ratios.append((wave.begun_s, slope(expected_j, counted.values)))
     if len(ratios) < _LEAST_PHASES:
         return None, f"only {len(ratios)} waves could be compared, {_LEAST_PHASES} are needed"
-    table = np.array(ratios, dtype=np.float64)
-    times_s, values = table[:, 0], table[:, 1]
-    # Around a line: a card that warms up draws more from wave to wave, at whichever phase.
-    line = np.polynomial.Polynomial.fit(times_s, values, 1)
-    spread = float(np.std(values - line(times_s), ddof=2) / np.mean(values))
-    covers = None if spread <= _LEAST_SPREAD_SAMPLING else False
-    counter = EnergyCounter(
+    # A card that warms up draws more from wave to wave, at whichever phase.
+    waves_read = ReadingSeries(*np.array(ratios, dtype=np.float64).T)
+    spread = float((noise_w(waves_read) or 0.0) / waves_read.values.mean())
+    covers = None if spread <= 0.05 else False
+    return EnergyCounter(
         period_ms=round(1000 * period.period_s, 2),
         coverage_spread=round(spread, 5),
-        covers_everything=True if spread <= _MOST_SPREAD_INTEGRATING else covers,
-    )
-    return counter, ""
+        covers_everything=True if spread <= 0.01 else covers,
+    ), ""
 
 
 def _slope_w(stages: Sequence[RecordedStage], ticks: ReadingSeries) -> float | None:
     counted = ticks.between(stages[0].begun_s + 0.5, stages[0].ended_s) if stages else None
     return slope(counted.times_s, counted.values) if counted and len(counted.values) >= 3 else None
-
-
-def _ratio(
-    wave: RecordedStage, ticks: ReadingSeries, levels_w: tuple[float, float]
-) -> float | None:
-    """Counted over expected energy, from all ticks: the first and the last alone are ± a tick."""
-    if not wave.on:
-        return None
-    counted = ticks.between(wave.on[0][0] + 0.5, wave.on[-1][1])
-    if len(counted.values) < 10:
-        return None
-    spent = [level.until(counted.times_s) for level in _wave_levels([wave])]
-    return slope(spent[0] * levels_w[0] + spent[1] * levels_w[1], counted.values)
 
 
 KERNELS_S = (30e-6, 100e-6, 300e-6, 1e-3, 3e-3, 10e-3, 30e-3)
@@ -1204,7 +1169,10 @@ _COUNTED_S = 1.0
 def run_stages(seed: int) -> tuple[LoadStage, ...]:
     """Runs of twenty kernels of each length, to be recorded after the stages of the record."""
     draw = random.Random(seed)
-    *stages, last = [_runs(kernel_s, draw) for kernel_s in KERNELS_S]
+    *stages, last = [
+        _drawn_stage(_name(kernel_s), draw, _REPEATS, 20 * kernel_s, _RUN_GAPS_S)
+        for kernel_s in KERNELS_S
+    ]
     # The energy of the last run is counted for a second, as that of the others is.
     return (*stages, replace(last, length_s=last.length_s + 2 * _COUNTED_S))
 
@@ -1216,57 +1184,39 @@ def measured(trace: Trace, record: SensorRecord) -> list[ReadingError]:
         return []
     flat = trace.named(FLAT)[0]
     settle_s = AVERAGE_SETTLE_S if timing is None else timing.settle_s
-    steady = instant.between(flat.begun_s + settle_s, flat.ended_s)
-    truth_w = float(steady.values.mean())
-    count = len(steady.values) // PERIODS_IN_WINDOW
-    ours_w = steady.values[: count * PERIODS_IN_WINDOW].reshape(count, -1).mean(axis=1)
+    steady_w = instant.between(flat.begun_s + settle_s, flat.ended_s).values
+    count = len(steady_w) // PERIODS_IN_WINDOW
+    ours_w = steady_w[: count * PERIODS_IN_WINDOW].reshape(count, -1).mean(axis=1)
     errors: list[ReadingError] = []
     for kernel_s in KERNELS_S:
         spans = [span for stage in trace.named(_name(kernel_s)) for span in stage.on]
         if not spans:
             continue
-        ends_s = np.array([end_s for _, end_s in spans])
+        begins_s, ends_s = np.array(spans).T
         # The reading that is shown when each run ends.
-        powers = {
+        ways = {
             name: _newest(trace.series[name], ends_s)
             for name in (INSTANT, AVERAGE)
             if name in trace.series
         }
         if (ticks := trace.series.get(ENERGY)) is not None:
-            powers["counter"] = _counts(ticks, spans, instant)
-        powers["ours"] = ours_w
-        errors += [
-            _row(kernel_s, method, w / truth_w - 1) for method, w in powers.items() if len(w)
-        ]
+            joules = _newest(ticks, begins_s + _COUNTED_S) - _newest(ticks, begins_s)
+            # Runs are more than a second apart, so the reading before each is of an idle card.
+            idle_j = _newest(instant, begins_s) * (_COUNTED_S - (ends_s - begins_s))
+            ways["counter"] = (joules - idle_j) / (ends_s - begins_s)
+        for way, power_w in {**ways, "ours": ours_w}.items():
+            off = np.abs(power_w / float(steady_w.mean()) - 1)
+            median, p95 = np.percentile(off, [50, 95])
+            errors.append(ReadingError(kernel_s, way, float(median), float(p95), len(off)))
     return errors
 
 
-def _row(kernel_s: float, method: str, relative: Floats) -> ReadingError:
-    sizes = np.abs(relative)
-    median, p95 = np.percentile(sizes, [50, 95])
-    return ReadingError(kernel_s, method, float(median), float(p95), len(sizes))
-
-
-def _counts(ticks: ReadingSeries, spans: Sequence[SpanS], instant: ReadingSeries) -> Floats:
-    """Runs are more than a second apart, so the reading before each is of an idle card."""
-    begins_s = np.array([begun_s for begun_s, _ in spans])
-    lengths_s = np.array([ended_s - begun_s for begun_s, ended_s in spans])
-    joules = _newest(ticks, begins_s + _COUNTED_S) - _newest(ticks, begins_s)
-    return (joules - _newest(instant, begins_s) * (_COUNTED_S - lengths_s)) / lengths_s
-
-
 def _newest(series: ReadingSeries, times_s: Floats) -> Floats:
-    places = np.searchsorted(series.times_s, times_s, side="right") - 1
-    return series.values[np.maximum(places, 0)]
+    return series.values[np.maximum(np.searchsorted(series.times_s, times_s, "right") - 1, 0)]
 
 
 def _name(kernel_s: float) -> str:
     return f"runs {kernel_s:g}"
-
-
-def _runs(kernel_s: float, draw: random.Random) -> LoadStage:
-    spans = _drawn_spans(draw, _REPEATS, 20 * kernel_s, _RUN_GAPS_S)
-    return LoadStage(_name(kernel_s), spans[-1][1], spans)
 
 
 def main() -> None:

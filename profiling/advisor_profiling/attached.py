@@ -3,7 +3,6 @@
 import math
 import os
 import re
-import stat
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
@@ -195,7 +194,7 @@ def _outputs(pids: Sequence[int]) -> Iterator[Path]:
             path = Path(f"/proc/{pid}/fd/{number}")
             with suppress(OSError):
                 state = path.stat()
-                if stat.S_ISREG(state.st_mode) and (state.st_dev, state.st_ino) not in files:
+                if path.is_file() and (state.st_dev, state.st_ino) not in files:
                     files.add((state.st_dev, state.st_ino))
                     yield path
 
@@ -483,8 +482,7 @@ class HostGpus:
     """
 
     def __init__(self, pid: int | None = None) -> None:
-        self._pid = pid
-        self._sources = dict[str, NvmlSource]()
+        self._pid, self._sources = pid, dict[str, NvmlSource]()
         self._open(list_gpus() if pid is None else _gpus(pid))
 
     def _open(self, gpus: Iterable[Gpu]) -> None:

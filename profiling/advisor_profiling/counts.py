@@ -7,7 +7,6 @@ process ran there, saw exactly that many SMs and had every operation right.
 import json
 import subprocess
 import time
-from collections import deque
 from collections.abc import Callable, Collection, Generator, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
@@ -233,11 +232,11 @@ def _computed(
     Raises:
         PartitionError: what enforces the limits is gone.
     """
-    waiting, running = deque(counts), dict[int, tuple[RunningJob, float]]()
+    waiting, running = [*counts], dict[int, tuple[RunningJob, float]]()
     try:
         while waiting or running:
             if waiting and len(running) < at_once:
-                units = waiting.popleft()
+                units = waiting.pop(0)
                 # A second try must not find the output of the first.
                 folder = place.folder / f"{units}-{time.monotonic_ns()}"
                 try:

@@ -3,7 +3,7 @@
 import os
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from importlib import metadata
@@ -62,7 +62,7 @@ def _caught(check: str, looked: Iterable[Finding]) -> Iterator[Finding]:
 
 def examine(settings: Settings, gpus: Callable[[], list[Gpu]]) -> list[Finding]:
     """Look at everything that measuring needs; `gpus`, which lists them, may raise SourceError."""
-    host = [*_host(settings), *_examine_extras(_lacking())]
+    host = [*_host(settings), *_extras()]
     mps = [*_caught("mps", _mps_binary(settings))]
     try:
         gpus_here = gpus()
@@ -77,15 +77,26 @@ def examine(settings: Settings, gpus: Callable[[], list[Gpu]]) -> list[Finding]:
     return [*host, *_caught("mps daemon", _daemon(settings)), _exporter(settings)]
 
 
-def _examine_extras(without: Mapping[str, Sequence[str]]) -> list[Finding]:
-    """Which optional parts are installed; those that are not may never be wanted on this host."""
-    if not without:
-        return []
+def _extras() -> Iterator[Finding]:
+    """Which optional parts are installed; those that are not may never be wanted on this host.
+
+    As the installation's metadata lists them: nothing where advisor itself was not installed.
+    """
+    try:
+        lines = metadata.requires(DISTRIBUTION) or []
+    except metadata.PackageNotFoundError:
+        return
+    matches = (re.match(r"([\w.-]+).*;.*extra == ['\"]([\w-]+)['\"]", line) for line in lines)
+    # Distributions that each lacks.
+    without = {
+        extra: [of[1] for of in needs if not [*metadata.distributions(name=of[1])]]
+        for extra, needs in grouped(filter(None, matches), lambda of: of[2]).items()
+    }
     whole = listed(extra for extra, names in without.items() if not names) or "none"
     rest = [extra for extra, names in without.items() if names]
     text = f"installed: {whole}" + (f"; not installed: {listed(rest)}" if rest else "")
     wanted = "advise" if "advise" in rest else "EXTRA"
-    return [Finding("extras", "ok", text, install(wanted) if rest else "")]
+    yield Finding("extras", "ok", text, install(wanted) if rest else "")
 
 
 def _host(settings: Settings) -> Iterator[Finding]:
@@ -245,23 +256,6 @@ def _telemetry(_name: str, gpu: Gpu, _settings: Settings) -> Iterator[Finding]:
         return
     text = "NVML gives no counters (GPM needs Hopper or newer, and the permission)"
     yield Finding(name, "warning", text, "run dcgm-exporter and use --source dcgm")
-
-
-def _lacking() -> Mapping[str, tuple[str, ...]]:
-    """Distributions that each extra lacks, by extra, as the installation's metadata lists them.
-
-    Returns:
-        Nothing where advisor itself was not installed.
-    """
-    try:
-        lines = metadata.requires(DISTRIBUTION) or []
-    except metadata.PackageNotFoundError:
-        return {}
-    matches = (re.match(r"([\w.-]+).*;.*extra == ['\"]([\w-]+)['\"]", line) for line in lines)
-    return {
-        extra: tuple(of[1] for of in needs if not [*metadata.distributions(name=of[1])])
-        for extra, needs in grouped(filter(None, matches), lambda of: of[2]).items()
-    }
 
 
 _ROUNDS = 2000

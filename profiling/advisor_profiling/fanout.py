@@ -186,14 +186,13 @@ def run_everywhere(
             "slurm": lambda: on_slurm(folder),
             "ray": lambda: on_ray(settings.secrets()),
         }
-        kept = [s.folder for s in shards if wanted.keep_answers and (s.answer() or (1,))[0] == 0]
+        kept = {s.folder for s in shards if wanted.keep_answers and (s.answer() or (1,))[0] == 0}
         try:
             # Ray prints what happens to its nodes, where an answer as JSON goes.
             with redirect_stdout(sys.stderr), engines[wanted.on]() as submit:
                 _take_points(folder, store)
-                for path in folder.iterdir():
-                    if path.is_dir() and path not in kept:
-                        shutil.rmtree(path)
+                for path in {path for path in folder.iterdir() if path.is_dir()} - kept:
+                    shutil.rmtree(path)
                 for shard in shards:
                     make_folder(shard.folder)
                     if not wanted.fresh and (url := shard.environment.get(_DATABASE)):
@@ -417,17 +416,20 @@ def _shards(wanted: FanOut, folder: Path, settings: Settings) -> list[Shard]:
     index, count = wanted.part
     first, total = (index - 1) * len(wanted.names) + 1, count * len(wanted.names)
     options: tuple[str, ...] = (*sys.argv[1:], *wanted.options)
-    variables, cores = dict[str, str](), _cores(len(wanted.names))
+    variables, groups = dict[str, str](), physical_cores()
+    size = len(groups) // len(wanted.names)
     if wanted.on != "here":
-        options, cores = (*options, "--on", "here"), [frozenset[int]()] * len(wanted.names)
+        options, groups = (*options, "--on", "here"), list[frozenset[int]]()
         home, jobs = str(settings.home), str(settings.jobs_dir.absolute())
         variables = {"ADVISOR_HOME": home, "ADVISOR_JOBS": jobs}
     # All nodes can write into a server's database; SQLite is for one host.
     server = (settings.database_url or "").startswith("postgresql")
     separate_points = wanted.on != "here" and (wanted.fresh or not server)
     shards = list[Shard]()
-    for number, (name, shard_cores) in enumerate(zip(wanted.names, cores, strict=True), first):
+    for number, name in enumerate(wanted.names):
         place = folder / name
+        # Physical cores in equal parts; with fewer cores than parts, all share all.
+        own_cores = groups[number * size : (number + 1) * size] or groups
         database = (
             {_DATABASE: f"sqlite:///{place / _POINTS}"} if separate_points else dict[str, str]()
         )
@@ -435,22 +437,13 @@ def _shards(wanted: FanOut, folder: Path, settings: Settings) -> list[Shard]:
             Shard(
                 name=name,
                 folder=place,
-                arguments=(*options, "--shard", f"{number}/{total}"),
+                arguments=(*options, "--shard", f"{first + number}/{total}"),
                 cwd=Path.cwd(),
                 environment=variables | database,
-                cores=shard_cores,
+                cores=frozenset[int]().union(*own_cores),
             )
         )
     return shards
-
-
-def _cores(count: int) -> list[frozenset[int]]:
-    """Physical cores in equal parts; with fewer cores than parts, all share all."""
-    groups = physical_cores()
-    size = len(groups) // count
-    if size == 0:
-        return [frozenset[int]().union(*groups)] * count
-    return [frozenset[int]().union(*groups[n * size : (n + 1) * size]) for n in range(count)]
 
 
 def _take_points(folder: Path, store: Store) -> None:
@@ -475,8 +468,11 @@ def _together(
             # A part of the answer of all has no number of its own.
             answers.append({key: value for key, value in said.items() if key != "schema"})
             continue
-        why = f"it gave no answer: {errors.get(shard.name) or 'it ended'} (see {shard.folder})"
-        why = said["error"]["message"].rstrip(".") if said else why
+        why = (
+            said["error"]["message"].rstrip(".")
+            if said
+            else f"it gave no answer: {errors.get(shard.name) or 'it ended'} (see {shard.folder})"
+        )
         say(f"{shard.name}: {why}: its finished points are kept, the same command goes on")
     if not answers:
         same = codes[0] if len({*codes}) == 1 else JobError.exit_code

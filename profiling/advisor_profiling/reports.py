@@ -62,10 +62,9 @@ class PairResult:
         """Each pair's best split, against solo points at 100 %, by points that passed checks."""
         alone = _alone_by_job(solo)
         good = (point for point in points if not DOUBTFUL & set(point.flags))
-        pairs = grouped(good, lambda point: point.jobs)
         return [
             _pair_result(pair, points_of_pair, alone)
-            for pair, points_of_pair in sorted(pairs.items())
+            for pair, points_of_pair in sorted(grouped(good, lambda point: point.jobs).items())
         ]
 
 
@@ -81,7 +80,6 @@ def references(points: Sequence[SoloPoint], others: Iterable[SoloPoint]) -> list
 
 
 def _percent_text(saved: float | None) -> str:
-    """A part of energy that is saved, as a table has it."""
     return "-" if saved is None else f"{100 * saved:.1f} %"
 
 
@@ -196,8 +194,7 @@ def left_out_text(points: Sequence[PairPoint], left_out: Set[str] = DOUBTFUL) ->
     flags = Counter(flag for p in points for flag in p.flags if flag in left_out)
     if not flags:
         return None
-    listed = ", ".join(f"{count} {flag}" for flag, count in sorted(flags.items()))
-    return f"left out of the table: {listed}"
+    return "left out of the table: " + ", ".join(f"{n} {flag}" for flag, n in sorted(flags.items()))
 
 
 def _pair_result(
@@ -210,7 +207,6 @@ def _pair_result(
     chosen = best(limited, OBJECTIVES[DEFAULT_OBJECTIVE])
     same_card = [(c, p) for c, p in candidates if p.gpu_uuid == limited[chosen].gpu_uuid]
     equal = [c.result.energy_saved for c, _ in same_card if c.split == EQUAL]
-    free = [c.result.energy_saved for c, p in same_card if p.mode == "uncapped"]
     return PairResult(
         pair,
         len(points),
@@ -218,7 +214,7 @@ def _pair_result(
         (chosen.result.speeds[0], chosen.result.speeds[1]),
         chosen.result.energy_saved,
         _mean(equal),
-        _mean(free),
+        _mean([c.result.energy_saved for c, p in same_card if p.mode == "uncapped"]),
     )
 
 
@@ -368,12 +364,12 @@ class ConsoleReporter:
         point = as_recorded(point) if self._replayed else point
         flags = f"  [{', '.join(point.flags)}]" if point.flags else ""
         power = f"{_text(point.power_w)} W{_beside(point.power_stderr_w, point.power_w)}"
-        if isinstance(point, SoloPoint):
-            jobs = _job(point, point.units_granted)
-        else:
-            jobs = f"{point.mode}  {'  |  '.join(_job(part, part.units) for part in point.parts)}"
-        step = Step(f"{jobs}  {power}", done, total, eta_s)
-        self._say(f"{step}{flags}")
+        jobs = (
+            _job(point, point.units_granted)
+            if isinstance(point, SoloPoint)
+            else f"{point.mode}  {'  |  '.join(_job(part, part.units) for part in point.parts)}"
+        )
+        self._say(f"{Step(f'{jobs}  {power}', done, total, eta_s)}{flags}")
 
     def failure(self, failure: Failure) -> None:
         """A red line for what could not be measured, and why."""
@@ -395,7 +391,6 @@ def as_recorded(point: Point) -> Point:
 
 
 def _job(of: SoloPoint | PointPart, units: int | None) -> str:
-    """One job of a point."""
     error = _beside(of.rate_stderr, of.rate)
     speed = "-" if of.rate is None else f"{in_digits(of.rate, 4)} {of.rate_unit}/s{error}"
     return f"{of.job} {of.share_percent:g} % = {_text(units)} units  {speed}"

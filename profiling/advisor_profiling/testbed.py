@@ -73,9 +73,8 @@ from advisor.runtime.processes import (
 )
 from advisor.runtime.running_job import RunningJob, check_limits, clients_of, end_leftovers, prove
 from advisor.settings import Settings
-from advisor_profiling.power_limit import put_back
 from advisor_profiling.telemetry import amd, nvml
-from advisor_profiling.window import Clock, Target, VirtualClock, part_alone
+from advisor_profiling.window import Clock, Target, VirtualClock, all_reasons, part_alone
 
 # Windows end, and most jobs are ready, before this; a power run takes minutes.
 _SILENT_S = 10.0
@@ -116,8 +115,9 @@ class PhaseLock:
     def _files(self, phase: str) -> Generator[list[IO[str]]]:
         with ExitStack() as stack:
             names = [f"{phase}-{core}.lock" for core in self._cores]
-            folder = self._folder
-            yield [stack.enter_context(open_lock(folder, name)) for name in names if folder]
+            yield [
+                stack.enter_context(open_lock(self._folder, name)) for name in names if self._folder
+            ]
 
 
 def _lock(files: Iterable[IO[str]], how: int) -> None:
@@ -281,7 +281,7 @@ def live_backend(settings: Settings, gpu_name: str, mode: Mode | None) -> Genera
     with ExitStack() as stack:
         for uuid in sorted(part.uuid for part in gpu.each):
             stack.enter_context(gpu_lock(settings.lock_dir, uuid))
-            if put_back(uuid, settings.runtime_dir):
+            if nvml.put_back(uuid, settings.runtime_dir):
                 gpu = find_gpus(gpu_name)
         yield stack.enter_context(closing(backend_alone(with_units(gpu, settings), mode, settings)))
 
@@ -382,8 +382,7 @@ def find_gpus(names: str) -> Gpu:
     """
     first, *others = [find_gpu(name.strip()) for name in names.split(",")]
     alike = [gpu for gpu in others if (gpu.model, gpu.vendor) == (first.model, "nvidia")]
-    different = {first.uuid, *(gpu.uuid for gpu in alike)}
-    if not len(others) < len(different) <= MOST_GPUS:
+    if not len(others) < len({first.uuid, *(gpu.uuid for gpu in alike)}) <= MOST_GPUS:
         raise InputError(
             f"no job holds {', '.join(f'{gpu.index} ({gpu.model})' for gpu in (first, *others))}",
             why="its ranks wait for each other, and share each GPU under MPS",
@@ -399,8 +398,7 @@ def with_units(gpu: Gpu, settings: Settings) -> Gpu:
     base = settings.job_environment()
     if gpu.vendor == "amd":
         return replace(gpu, units_total=look_hip(base | {"ROCR_VISIBLE_DEVICES": str(gpu.index)}))
-    alone = base | {PIPE_DIRECTORY: "/nonexistent", "CUDA_VISIBLE_DEVICES": gpu.uuid}
-    units = look(alone)[0].units
+    units = look(base | {PIPE_DIRECTORY: "/nonexistent", "CUDA_VISIBLE_DEVICES": gpu.uuid})[0].units
     others = tuple(replace(other, units_total=units) for other in gpu.others)  # of the same model
     return replace(gpu, units_total=units, others=others)
 
@@ -469,10 +467,7 @@ class _SeveralGpus:
         return sum(present) / (1 if name in self._summed else len(present))
 
     def throttle_reasons(self) -> tuple[str, ...] | None:
-        """Of any of them."""
-        each = [source.throttle_reasons() for source in self._sources]
-        reported = [names for names in each if names is not None]
-        return tuple(sorted({name for names in reported for name in names})) if reported else None
+        return all_reasons(source.throttle_reasons() for source in self._sources)
 
     def processes_memory_mib(self, pids: Collection[int]) -> float | None:
         """On the GPU where they need most."""
@@ -480,12 +475,10 @@ class _SeveralGpus:
         return max((mib for mib in each if mib is not None), default=None)
 
     def start_window(self) -> None:
-        """Of all."""
         for source in self._sources:
             source.start_window()
 
     def close(self) -> None:
-        """All of them."""
         for source in self._sources:
             source.close()
 
@@ -558,7 +551,6 @@ class Recordings:
                 self._windows[tuple(map(_seat, parts))].append(replace(pair, parts=parts))
                 for part in pair.parts:
                     self._units.setdefault(_seat(part), part.units)
-        self._mps = mode == "mps"
 
     def find(self, jobs_at_shares: Sequence[JobAtShare]) -> list[Point]:
         """Windows in which exactly these ran, parts in their order; the one to prefer first."""
@@ -577,7 +569,7 @@ class Recordings:
                 f"no recorded point of {job} at {share} %",
                 fix=f"recorded are: {', '.join(recorded)}",
             )
-        return Granted(self._units[job, share.percent], mps=self._mps)
+        return Granted(self._units[job, share.percent])
 
 
 def _seat(part: PointPart) -> JobAtShare:
@@ -613,15 +605,12 @@ class _ReplaySource:
     ) -> None:
         self.gpu = gpu
         self.playing: Point | None = None
-        self.power_factor = 1.0
-        self.waiting = False
-        self._clock = clock
+        self.power_factor, self.waiting, self._clock = 1.0, False, clock
         self._idle_power_w, self._active_idle_power_w = idle_power_w, active_idle_power_w
         self._energy_j, self._metered_s = 0.0, 0.0
 
     @property
     def channels(self) -> tuple[Channel, ...]:
-        """What points have columns for."""
         return channels_of((POWER_GPU, ENERGY_GPU, *_COLUMNS))
 
     def read(self, names: Collection[str]) -> Readings:
@@ -640,8 +629,7 @@ class _ReplaySource:
             return self._power_w()
         if name == ENERGY_GPU:
             return self._counted_j()
-        column = _COLUMNS.get(name)
-        return getattr(self.playing, column) if self.playing and column else None
+        return getattr(self.playing, _COLUMNS[name]) if self.playing and name in _COLUMNS else None
 
     def _power_w(self) -> float | None:
         if self.playing is None:
@@ -684,8 +672,7 @@ class ReplayProcess:
         self._testbed = testbed
         self._part: PointPart | None = None
         self._reported = NOTHING
-        self._factor, self._done, self._since_s = 1.0, 0.0, 0.0
-        self._cpu_s = 0.0
+        self._factor, self._done, self._since_s, self._cpu_s = 1.0, 0.0, 0.0, 0.0
         self._answered: tuple[int, ...] = ()
 
     def count(self) -> float:
@@ -694,13 +681,22 @@ class ReplayProcess:
         return self._done + rate * self._factor * self._playing_s
 
     def latencies(self) -> tuple[int, ...]:
-        """Requests by bucket, of which the recorded percentiles come out again."""
-        if self._part is None:
+        """Requests by bucket, of which the recorded percentiles come out again.
+
+        The histogram grows while time passes; it is empty where the percentiles were not recorded.
+        """
+        p50_ms, p99_ms = (
+            (self._part.latency_p50_ms, self._part.latency_p99_ms) if self._part else (None, None)
+        )
+        if p50_ms is None or p99_ms is None:
             return self._answered
-        p50_ms, p99_ms = self._part.latency_p50_ms, self._part.latency_p99_ms
-        playing = _answered(p50_ms, p99_ms, self._playing_s)
-        # That of no requests is empty.
-        return tuple(map(sum, itertools.zip_longest(self._answered, playing, fillvalue=0)))
+        histogram, hundreds = (
+            [*self._answered] or [0] * LATENCY_BUCKETS,
+            int(self._playing_s * 1000),
+        )
+        histogram[latency_bucket(p50_ms / 1000)] += 98 * hundreds
+        histogram[latency_bucket(p99_ms / 1000)] += 2 * hundreds
+        return tuple(histogram)
 
     def cpu_s(self) -> float | None:
         """The recorded percent of a core over the time it has played, s; None without."""
@@ -797,8 +793,7 @@ class ReplayTestbed:
         self.jobs = self._recordings.jobs
         self._alone = {(point.job, point.share_percent) for point in points}
         self._random = None if noise is None else random.Random(noise)
-        self.clock = VirtualClock()
-        self.phase_lock = PhaseLock()
+        self.clock, self.phase_lock = VirtualClock(), PhaseLock()
         self.gpu = Gpu(
             uuid=first.gpu_uuid,
             model=first.gpu_model,
@@ -900,16 +895,6 @@ class ReplayTestbed:
         if self._random is None or not stderr or not mean:
             return 1.0
         return max(0.0, self._random.gauss(1.0, stderr / mean))
-
-
-def _answered(p50_ms: float | None, p99_ms: float | None, playing_s: float) -> tuple[int, ...]:
-    """A histogram with these percentiles that grows while time passes; empty without them."""
-    if p50_ms is None or p99_ms is None:
-        return ()
-    histogram, hundreds = [0] * LATENCY_BUCKETS, int(playing_s * 1000)
-    histogram[latency_bucket(p50_ms / 1000)] += 98 * hundreds
-    histogram[latency_bucket(p99_ms / 1000)] += 2 * hundreds
-    return tuple(histogram)
 
 
 WarmProcess = LiveProcess | ReplayProcess

@@ -16,6 +16,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, cast
 
 import advisor
@@ -78,10 +79,10 @@ class Clock:
 
 
 class VirtualClock(Clock):
-    """A clock that moves only when something sleeps; `utc` counts on from `start`."""
+    """A clock that moves only when something sleeps; `utc` counts on from when it was made."""
 
-    def __init__(self, start: datetime | None = None) -> None:
-        self._start, self._now_s = start or datetime.now(UTC), 0.0
+    def __init__(self) -> None:
+        self._start, self._now_s = datetime.now(UTC), 0.0
 
     def now_s(self) -> float:
         """The sum of all sleeps."""
@@ -92,7 +93,7 @@ class VirtualClock(Clock):
         self._now_s += duration_s
 
     def utc(self) -> str:
-        """`start` and the sum of all sleeps."""
+        """When it was made, and the sum of all sleeps."""
         return to_exact_text(self._start + timedelta(seconds=self._now_s))
 
 
@@ -156,15 +157,12 @@ def rate_estimate(events: Sequence[tuple[float, float]]) -> MeanEstimate | None:
         return None
     rate = (events[-1][1] - events[0][1]) / (events[-1][0] - events[0][0])
     marks = events[:: max(1, (len(events) - 1) // _BATCHES)]
-    return MeanEstimate(rate, _ratio_stderr(marks, rate))
-
-
-def _ratio_stderr(marks: Sequence[tuple[float, float]], rate: float) -> float | None:
     groups, span_s = len(marks) - 1, marks[-1][0] - marks[0][0]
     if groups < 2 or span_s <= 0:
-        return None
+        return MeanEstimate(rate, None)
     beyond = [c1 - c0 - rate * (t1 - t0) for (t0, c0), (t1, c1) in itertools.pairwise(marks)]
-    return math.sqrt(groups / (groups - 1) * sum(b * b for b in beyond)) / span_s
+    error = math.sqrt(groups / (groups - 1) * sum(b * b for b in beyond)) / span_s
+    return MeanEstimate(rate, error)
 
 
 def _is_flat(
@@ -325,21 +323,16 @@ class CounterTick:
         # Within so long of the look before: at both ends 2.5 % of 2 s at most.
         most_s = max(0.05, source.interval_s / 10)  # an exporter answers as slowly as that
         since_s = now_s()
-        end_s, stood_j = since_s + within_s, _energy_j(source)
+        end_s, stood_j = since_s + within_s, source.read((ENERGY_GPU,))[ENERGY_GPU]
         while stood_j is not None and now_s() < end_s:
             meanwhile()
             looked_s = now_s()
-            if (stands_j := _energy_j(source)) is None:
+            if (stands_j := source.read((ENERGY_GPU,))[ENERGY_GPU]) is None:
                 continue
             if stands_j != stood_j and (read_s := now_s()) - since_s <= most_s:
                 return cls((since_s + read_s) / 2, stands_j)
             stood_j, since_s = stands_j, looked_s
         return None
-
-
-def _energy_j(source: TelemetrySource) -> float | None:
-    """What its counter stands at."""
-    return source.read((ENERGY_GPU,))[ENERGY_GPU]
 
 
 FEWEST_READINGS = 4
@@ -459,17 +452,20 @@ def measure(watch: WindowInputs, rules: WindowRules) -> MeasuredWindow:
     """Measure the running jobs, one or several."""
     settle_s, settled, drains = _settle(watch, rules)
     started_at = watch.clock.utc()
-    before = _tick(watch, lambda: watch.clock.sleep(0.001))
+    within_s = max(0.5, 2.5 * watch.source.interval_s)
+    next_tick = partial(CounterTick.next, watch.source, watch.clock.now_s, within_s)
+    before = next_tick(lambda: watch.clock.sleep(0.001))
     watch.source.start_window()
     log, answered = _Log(watch), [read() for read in watch.latencies]
     while not _is_steady(log, watch.clock.now_s(), rules):
         _look(log, watch, rules)
     counters = counters_of(watch.source.read(COUNTERS))
-    after = _tick(watch, lambda: _look(log, watch, rules))
+    after, counter_power_w = next_tick(lambda: _look(log, watch, rules)), None
+    if before is not None and after is not None and after.at_s > before.at_s:
+        counter_power_w = (after.energy_j - before.energy_j) / (after.at_s - before.at_s)
     states, power = [read for _, read in log.states], mean_estimate(log.power)
     memory_power = [(at_s, read[POWER_MEMORY]) for at_s, read in log.states]
     histograms = [(then, read()) for then, read in zip(answered, watch.latencies, strict=True)]
-    reported = [names for names in log.reasons if names is not None]
     return MeasuredWindow(
         started_at=started_at,
         window_s=watch.clock.now_s() - log.begun_s,
@@ -480,7 +476,7 @@ def measure(watch: WindowInputs, rules: WindowRules) -> MeasuredWindow:
             (percentile_ms(*both, 50), percentile_ms(*both, 99)) for both in histograms
         ),
         power=power,
-        counter_power_w=_counter_power(before, after),
+        counter_power_w=counter_power_w,
         memory_power_w=memory_power_w(
             memory_power, watch.source.channels, log.begun_s, power and power.mean
         ),
@@ -490,11 +486,15 @@ def measure(watch: WindowInputs, rules: WindowRules) -> MeasuredWindow:
         memory_clock_mhz=_mean([s[CLOCK_MEMORY] for s in states]),
         temperature_c=states[-1][TEMPERATURE_GPU],
         power_limit_w=states[-1][POWER_LIMIT],
-        throttle_reasons=tuple(sorted({name for names in reported for name in names}))
-        if reported
-        else None,
+        throttle_reasons=all_reasons(log.reasons),
         drains=drains,
     )
+
+
+def all_reasons(each: Iterable[tuple[str, ...] | None]) -> tuple[str, ...] | None:
+    """Throttle reasons of several readings or GPUs together; None where none was read."""
+    read = [names for names in each if names is not None]
+    return tuple(sorted({name for names in read for name in names})) if read else None
 
 
 def measure_idle(source: TelemetrySource, clock: Clock, rules: WindowRules) -> float | None:
@@ -620,17 +620,6 @@ def _is_steady(log: _Log, now_s: float, rules: WindowRules) -> bool:
     if log.power and _noisy(mean_estimate(log.power), rules.target):
         return False
     return not any(_noisy(rate_estimate(steps.events), rules.target) for steps in log.steps)
-
-
-def _tick(watch: WindowInputs, meanwhile: Callable[[], None]) -> CounterTick | None:
-    within_s = max(0.5, 2.5 * watch.source.interval_s)
-    return CounterTick.next(watch.source, watch.clock.now_s, within_s, meanwhile)
-
-
-def _counter_power(before: CounterTick | None, after: CounterTick | None) -> float | None:
-    if before is None or after is None or after.at_s <= before.at_s:
-        return None
-    return (after.energy_j - before.energy_j) / (after.at_s - before.at_s)
 
 
 def _mean(values: list[float | None]) -> float | None:
@@ -886,6 +875,5 @@ def _cpu_bound(counters: Counters, parts: tuple[PointPart, ...], gpu: Gpu) -> bo
     active, units = counters.sm_active_percent, [part.units for part in parts]
     if active is None or not gpu.units_total or not all(units):
         return False
-    granted = min(gpu.units_total, sum(filter(None, units)))
-    idle = active < IDLE_PERCENT * granted / gpu.units_total
+    idle = active < IDLE_PERCENT * min(gpu.units_total, sum(filter(None, units))) / gpu.units_total
     return idle and any((part.cpu_percent or 0) >= CORE_PERCENT for part in parts)

@@ -66,7 +66,7 @@ class _Dit(nn.Module):
 
 def _build(args: argparse.Namespace) -> harness.Work:
     """A deterministic DDIM step (Song et al. 2021, eq. 12) on fresh noise; progress is images."""
-    dtype = harness.torch_dtype(args)
+    dtype = harness.torch_type(args.dtype or "bf16")
     width, depth, heads = (32, 2, 2) if args.tiny else (1152, 28, 16)
     network = _Dit(args.size, width, depth, heads).eval().to(dtype)
 
@@ -77,17 +77,14 @@ def _build(args: argparse.Namespace) -> harness.Work:
     batches = harness.rotating(batch)
     keep, keep_next = 0.5, 0.6  # signal left before and after the step
 
-    fixed, newest = next(batches), harness.Newest()
+    fixed = next(batches)
 
     def denoised(x: torch.Tensor, time: torch.Tensor, label: torch.Tensor) -> torch.Tensor:
         noise = network(x, time, label)
         clean = (x - math.sqrt(1 - keep) * noise) / math.sqrt(keep)
         return math.sqrt(keep_next) * clean + math.sqrt(1 - keep_next) * noise
 
-    def step() -> None:
-        newest.value = denoised(*next(batches))
-
-    return harness.Work(step, args.batch, lambda: denoised(*fixed), newest.mean)
+    return harness.Work(lambda: denoised(*next(batches)), args.batch, lambda: denoised(*fixed))
 
 
 def _waves(time: torch.Tensor) -> torch.Tensor:

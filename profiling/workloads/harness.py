@@ -18,7 +18,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 # A workload often runs under another Python than the advisor: then this checkout serves it.
 sys.path.append(str(Path(__file__).resolve().parents[2]))
@@ -106,7 +106,6 @@ def _checksum(result: Any) -> float:
 
 
 def _tensors_of(result: Any) -> Iterator[Any]:
-    """The tensors of a result, in order."""
     if isinstance(result, torch.Tensor):
         yield result
     elif hasattr(result, "logits"):
@@ -122,9 +121,6 @@ def _signs(values: Any, first: int) -> Any:
     return 1 - 2 * ((places * 2_654_435_761 >> 31) & 1).double()
 
 
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
 STORED_IMAGES = 256
 MARGIN = 32
 AHEAD = 2
@@ -155,9 +151,7 @@ def prefetched(read: Callable[[], Value], every_s: float, seed: object) -> Itera
             yield value
 
 
-def token_reader(
-    batch: int, tokens: int, vocabulary: int, seed: int
-) -> Callable[[], "npt.NDArray[np.int64]"]:
+def token_reader(batch: int, tokens: int, vocabulary: int, seed: int) -> Callable[[], Any]:
     """Reads random texts; shape (batch, tokens). From 1: token 0 is padding."""
     import numpy as np
 
@@ -165,7 +159,7 @@ def token_reader(
     return lambda: chance.integers(1, vocabulary, (batch, tokens))
 
 
-def image_reader(batch: int, pixels: int, seed: int) -> Callable[[], "npt.NDArray[np.uint8]"]:
+def image_reader(batch: int, pixels: int, seed: int) -> Callable[[], Any]:
     """Reads random images, each cut and mirrored at random; shape (batch, pixels, pixels, 3)."""
     import numpy as np
 
@@ -173,7 +167,7 @@ def image_reader(batch: int, pixels: int, seed: int) -> Callable[[], "npt.NDArra
     side = pixels + MARGIN
     stored = chance.integers(0, 256, (STORED_IMAGES, side, side, 3), dtype=np.uint8)
 
-    def read() -> "npt.NDArray[np.uint8]":
+    def read() -> Any:
         images = np.empty((batch, pixels, pixels, 3), dtype=np.uint8)
         for image in images:
             number, top, left = chance.integers((STORED_IMAGES, MARGIN, MARGIN))
@@ -214,52 +208,34 @@ class Work:
     """One step and how much progress it is.
 
     Attributes:
-        step: Launches the work; returns before the GPU is done.
+        step: Launches the work; returns before the GPU is done. What it returns is watched: a
+            tensor, NaN or infinite where the step went wrong, or None.
         units: Progress of one step.
         result: Computes once what a step computes, always from the same input, and returns the
             tensors that tell whether it was right; called before the first step.
-        health: A number on the device, NaN or infinite where the newest step went wrong.
     """
 
-    step: Callable[[], object]
+    step: Callable[[], Any]
     units: int
     result: Callable[[], object]
-    health: Callable[[], Any] | None = None
-
-
-@dataclass
-class Newest:
-    """Keeps what the newest step computed, for as long as the next one takes."""
-
-    value: Any = None
-
-    def mean(self) -> Any:
-        """Its mean: NaN or infinite where any part of it is."""
-        return self.value.detach().float().mean()
-
-
-class Event(Protocol):
-    """The parts of `torch.cuda.Event` that are used."""
-
-    def query(self) -> bool: ...
-    def synchronize(self) -> None: ...
 
 
 class Finished:
     """Counts steps when the GPU has completed them, while a few more are under way.
 
-    `record` marks the work launched so far, and its event is completed together with it; `add`
-    receives the `units` of each completed step, and the value that came with it.
+    `record` marks the work launched so far; its event has the methods `query` and `synchronize` of
+    `torch.cuda.Event`, and is completed together with that work. `add` receives the `units` of each
+    completed step, and the value that came with it.
     """
 
     def __init__(
         self,
-        record: Callable[[], Event],
+        record: Callable[[], Any],
         add: Callable[[int, float | None], None],
         units: int,
     ) -> None:
         self._record, self._add, self._units = record, add, units
-        self._in_flight: deque[tuple[Event, Any]] = deque()
+        self._in_flight: deque[tuple[Any, Any]] = deque()
 
     def launched(self, value: Any = None) -> None:
         """Take note of one launched step; waits while too many are under way.
@@ -325,8 +301,7 @@ def run(
     torch.manual_seed(args.seed)
     # PyTorch's own default, written down: 32-bit products in 32 bits, not in TF32.
     torch.set_float32_matmul_precision("highest")
-    train = getattr(args, "train", False)
-    with contextlib.nullcontext() if train else torch.inference_mode():
+    with contextlib.nullcontext() if getattr(args, "train", False) else torch.inference_mode():
         # Not around the loop: the default device costs microseconds in every call.
         with torch.device(args.device), _same_numbers():
             work = build(args)
@@ -354,11 +329,6 @@ def torch_type(name: str) -> Any:
         "fp8": getattr(torch, "float8_e4m3fn", None),
         "int8": torch.int8,
     }[name]
-
-
-def torch_dtype(args: argparse.Namespace, default: str = "bf16") -> Any:
-    """The `torch.dtype` of `--dtype`."""
-    return torch_type(args.dtype or default)
 
 
 def rotating(make: Callable[[], Value]) -> Iterator[Value]:
@@ -393,27 +363,25 @@ def _loop(work: Work, args: argparse.Namespace, value: float) -> None:
     end = time.monotonic() + (args.seconds or float("inf"))
     watched = 0.0
     while (now := time.monotonic()) < end:
-        work.step()
-        due = work.health is not None and now - watched >= _WATCH_S
-        watched = now if due else watched
-        finished.launched(_fetched(work.health()) if due and work.health else None)
+        # Kept for as long as the next step takes.
+        newest, mean = work.step(), None
+        if newest is not None and now - watched >= _WATCH_S:
+            watched, on_device = now, newest.detach().float().mean()
+            # A copy that waits for nothing; it is there with the next event.
+            mean = torch.empty((), dtype=on_device.dtype, pin_memory=on_device.is_cuda)
+            mean.copy_(on_device, non_blocking=True)
+        finished.launched(mean)
     finished.drain()
 
 
-def _fetched(value: Any) -> Any:
-    """A copy of a number on the device that waits for nothing; it is there with the next event."""
-    copy = torch.empty((), dtype=value.dtype, pin_memory=value.is_cuda)
-    return copy.copy_(value.detach(), non_blocking=True)
-
-
-def recorder(device: str) -> Callable[[], Event]:
+def recorder(device: str) -> Callable[[], Any]:
     """What marks the work launched so far."""
     if device == "cpu":
         # A step is finished when it returns.
         done = SimpleNamespace(query=lambda: True, synchronize=lambda: None)
         return lambda: done
 
-    def record() -> Event:
+    def record() -> Any:
         # Blocking: the wait leaves the core to others instead of spinning on it.
         event = torch.cuda.Event(blocking=True)
         event.record()

@@ -32,12 +32,6 @@ ROWS = 8  # so many rows are computed again, from the first to the last
 # sums in fp32.
 _ERRORS = {"bf16": 2**-8, "fp16": 2**-10, "tf32": 2**-9, "fp32": 2**-14, "fp8": 2**-7, "int8": 0.0}
 
-# The error of an element that should be finite and is not; JSON has no word for infinity.
-_NOT_FINITE = 1e9
-
-# Instead of 0, by which nothing is divided.
-_LEAST = 1e-300
-
 
 def _checked(command: dict[str, Any], a: Any, b: Any, c: Any, first: Any) -> dict[str, Any]:
     """What the output is; before `c` was computed 2 was in its place, and 1 before `first` was."""
@@ -47,13 +41,17 @@ def _checked(command: dict[str, Any], a: Any, b: Any, c: Any, first: Any) -> dic
     # In float64, and the sums of the absolute products.
     expected, scale = some @ others, some.abs() @ others.abs()
     error, compared = _error(c, _double(_picked(c, rows)), expected, scale, a.shape[1])
+    # Sums of int8 reach no end of the range of their type, and there is no NaN among them.
+    has_ends = c.is_floating_point() and c.element_size() > 1
+    bits = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[c.element_size()]
     return {
         "elements": c.numel(),
         "type": str(c.dtype).removeprefix("torch."),
-        "nan": _count(c, torch.isnan),
-        "infinite": _count(c, torch.isinf),
-        "saturated": _saturated(c),
-        "unwritten": _unwritten(c, first),
+        "nan": int(torch.isnan(c).sum()) if has_ends else 0,
+        "infinite": int(torch.isinf(c).sum()) if has_ends else 0,
+        "saturated": int((c.abs() == torch.finfo(c.dtype).max).sum()) if has_ends else 0,
+        # What depends on what was there before, no launch wrote.
+        "unwritten": int((c.view(bits) != first.view(bits)).sum()),
         "rows": len(rows),
         "compared": compared,
         "error": error,
@@ -86,25 +84,9 @@ def _error(c: Any, got: Any, expected: Any, scale: Any, steps: int) -> tuple[flo
         return 0.0, 0
     off = (got - expected).abs()[usable] - floor
     if not off.isfinite().all():
-        return _NOT_FINITE, int(usable.sum())
-    return float((off.clamp(min=0) / scale[usable].clamp(min=_LEAST)).max()), int(usable.sum())
-
-
-def _count(c: Any, of: Any) -> int:
-    return int(of(c).sum()) if c.is_floating_point() and c.element_size() > 1 else 0
-
-
-def _saturated(c: Any) -> int:
-    """Elements at an end of the range of their type; sums of int8 reach none."""
-    if not c.is_floating_point() or c.element_size() == 1:
-        return 0
-    return int((c.abs() == torch.finfo(c.dtype).max).sum())
-
-
-def _unwritten(c: Any, first: Any) -> int:
-    """Elements that depend on what was there before: no launch wrote them."""
-    bits = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[c.element_size()]
-    return int((c.view(bits) != first.view(bits)).sum())
+        return 1e9, int(usable.sum())  # JSON has no word for infinity
+    # Nothing is divided by 0.
+    return float((off.clamp(min=0) / scale[usable].clamp(min=1e-300)).max()), int(usable.sum())
 
 
 # Launches are put together to a graph that takes about so long.
@@ -119,19 +101,12 @@ class Player:
 
     def __init__(self, device: str) -> None:
         self._device, self._progress = device, Progress()
-        self._cuda = device == "cuda"
-        self._step: Callable[[], object] | None = None
+        self._cuda, self.running = device == "cuda", False
         # Sums in fp32 from beginning to end, also where cuBLAS splits them.
         torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
         torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
 
-    @property
-    def running(self) -> bool:
-        """Whether there is something to compute."""
-        return self._step is not None
-
     def ready(self) -> dict[str, Any]:
-        """Where it runs."""
         units = None
         if self._cuda:
             torch.zeros(1, device="cuda")  # makes the context
@@ -154,27 +129,21 @@ class Player:
         first = None
         launch_s = self._seconds(launch)
         count = max(1, min(MOST_LAUNCHES, math.ceil(_STEP_S / launch_s))) if self._cuda else 1
-        in_graph = False
-        if self._cuda:
-            in_graph, (step, *_) = captured([launch], count)
-        else:
-            step = launch
+        in_graph, (step, *_) = captured([launch], count) if self._cuda else (False, [launch])
         # The launch is kept with the graph, which only has the addresses of its matrices.
-        self._step, self._kept = step, launch
+        self._step, self._kept, self.running = step, launch, True
         self._finished = Finished(
             recorder(self._device), lambda launches, _: self._progress.add(launches), count
         )
         return {"launch_s": launch_s, "launches": count, "captured": in_graph, "outputs": outputs}
 
     def step(self) -> None:
-        """Compute a little more, and count what is done."""
-        assert self._step is not None
         self._step()
         self._finished.launched()
 
     def stop(self) -> dict[str, Any]:
-        """End the loop, and free the memory."""
         self._step = self._kept = None
+        self.running = False
         if self._cuda:
             torch.cuda.synchronize()
             gc.collect()
@@ -281,7 +250,7 @@ def _product(dtype: str, a: Any, b: Any) -> tuple[Callable[[], object], Any]:
     return (lambda: torch.mm(a, b, out=c)), c
 
 
-def _main() -> None:
+if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--commands", type=Path, required=True)
     parser.add_argument("--answers", type=Path, required=True)
@@ -289,7 +258,3 @@ def _main() -> None:
     args = parser.parse_args()
     with answering(args.answers) as answers, args.commands.open("rb", buffering=0) as commands:
         serve(Player(args.device), Commands(commands.fileno()), answers)
-
-
-if __name__ == "__main__":
-    _main()

@@ -129,16 +129,6 @@ def lead(peer_gpu: str) -> Group:
     return group
 
 
-def end_with_stdin() -> None:
-    """End this process as soon as the one that started it has ended."""
-
-    def wait() -> None:
-        sys.stdin.buffer.read()
-        os._exit(0)
-
-    threading.Thread(target=wait, daemon=True).start()
-
-
 def _end_with(peer: "subprocess.Popen[bytes]") -> None:
     # A kernel that waits for a GPU without its partner would wait forever.
     print(f"the process on the other GPU has ended with {peer.wait()}", file=sys.stderr, flush=True)
@@ -221,16 +211,12 @@ def launches(args: argparse.Namespace) -> list[Callable[[], object]]:
     if args.call:
         return [called(args.call)]
     torch.set_float32_matmul_precision("high" if args.dtype == "tf32" else "highest")
-    if args.name in COLLECTIVES:
-        make_operation = _gather if args.name == "all-gather" else _reduce
-        return [make_operation(args, torch_type(args.dtype))]
-    make = {"gemm": _product, "gemv": _product, "triad": _triad, "copy": _copy}[args.name]
-    first, size_bytes = make(args)
     sets = 1
     if args.rotate:
         # Rotating inputs are four times as large as the cache of the GPU.
-        sets = max(2, -(-4 * torch.cuda.get_device_properties(0).L2_cache_size // size_bytes))
-    return [first, *(make(args)[0] for _ in range(sets - 1))]
+        cache_bytes = torch.cuda.get_device_properties(0).L2_cache_size
+        sets = max(2, math.ceil(4 * cache_bytes / (work(args)["launch_bytes"] or 1)))
+    return [_MAKERS[args.name](args, torch_type(args.dtype)) for _ in range(sets)]
 
 
 def called(text: str) -> Callable[[], object]:
@@ -243,28 +229,33 @@ def called(text: str) -> Callable[[], object]:
     return function
 
 
-def _product(args: argparse.Namespace) -> tuple[Callable[[], object], int]:
+def _product(args: argparse.Namespace, dtype: Any) -> Callable[[], object]:
     n = 1 if args.name == "gemv" else args.n
-    dtype = torch_type(args.dtype)
     a, b = (torch.randn(shape, dtype=dtype) for shape in ((args.m, args.k), (args.k, n)))
     c = torch.empty((args.m, n), dtype=dtype)
-    return (lambda: torch.mm(a, b, out=c)), _bytes(a, b, c)
+    return lambda: torch.mm(a, b, out=c)
 
 
-def _triad(args: argparse.Namespace) -> tuple[Callable[[], object], int]:
-    b, c = (torch.randn(args.m, dtype=torch_type(args.dtype)) for _ in range(2))
+def _triad(args: argparse.Namespace, dtype: Any) -> Callable[[], object]:
+    b, c = (torch.randn(args.m, dtype=dtype) for _ in range(2))
     a = torch.empty_like(b)
-    return (lambda: torch.add(b, c, alpha=3.0, out=a)), _bytes(a, b, c)
+    return lambda: torch.add(b, c, alpha=3.0, out=a)
 
 
-def _copy(args: argparse.Namespace) -> tuple[Callable[[], object], int]:
-    b = torch.randn(args.m, dtype=torch_type(args.dtype))
+def _copy(args: argparse.Namespace, dtype: Any) -> Callable[[], object]:
+    b = torch.randn(args.m, dtype=dtype)
     a = torch.empty_like(b)
-    return (lambda: a.copy_(b)), _bytes(a, b)
+    return lambda: a.copy_(b)
 
 
-def _bytes(*tensors: Any) -> int:
-    return sum(tensor.nbytes for tensor in tensors)
+_MAKERS = {
+    "gemm": _product,
+    "gemv": _product,
+    "triad": _triad,
+    "copy": _copy,
+    "all-gather": _gather,
+    "all-reduce": _reduce,
+}
 
 
 # An execution is as many launches as take this long: shorter ones events do not time well.
@@ -305,16 +296,14 @@ class _GpuPlayer:
 
     def __init__(self, args: argparse.Namespace) -> None:
         self._made: dict[str, _Operation] = {}
-        self._peer_gpu: str = args.peer_gpu
         self._group: Group | None = None
-        self._together = args.name in COLLECTIVES
         self._operation = self._make(args)
         self._before = self._make(args.before) if args.before else None
 
     def _make(self, args: argparse.Namespace) -> _Operation:
         name, agree = canonical(args), int
         if args.name in COLLECTIVES:
-            self._group = self._group or lead(self._peer_gpu)
+            self._group = self._group or lead(args.peer_gpu)
             words = [args.name, "--bytes", str(args.bytes), "--dtype", args.dtype]
             self._group.say({"choose": words})
             agree = self._group.agree
@@ -343,7 +332,7 @@ class _GpuPlayer:
         anchor = _recorded()
         anchor.synchronize()
         ping_pongs = [_ping_pong(anchor) for _ in range(PING_PONGS)]
-        if self._together and self._group is not None:
+        if self._group is not None:
             self._group.say({"executions": executions})
         time.sleep(gap_s)
         began = _recorded()
@@ -374,7 +363,13 @@ def serve(player: _GpuPlayer, commands: Iterable[str], answers: TextIO) -> None:
 
 def _follow(port: int) -> None:
     """Be the other process of a collective: make and launch what the first one does."""
-    end_with_stdin()
+
+    def end_with_stdin() -> None:
+        # It ends as soon as the process that started this one has ended.
+        sys.stdin.buffer.read()
+        os._exit(0)
+
+    threading.Thread(target=end_with_stdin, daemon=True).start()
     group = Group(1, port)
     group.join()
     made: dict[str, _Operation] = {}
@@ -398,20 +393,15 @@ def fault_of(error: BaseException) -> dict[str, Any]:
     return {"fault": {"memory": memory, "message": f"{type(error).__name__}: {first}"}}
 
 
-def options(arguments: list[str] | None = None) -> argparse.Namespace:
-    """The command line; `before` is the operation before each run, or None."""
-    with_all = parser(__doc__)
-    with_all.add_argument("--commands", type=Path, required=True)
-    with_all.add_argument("--answers", type=Path, required=True)
-    with_all.add_argument("--peer-gpu", default="", help="UUID of a second GPU, for collectives")
-    return completed(with_all, with_all.parse_args(arguments))
-
-
 def _main() -> None:
     if sys.argv[1:2] == ["--follow"]:
         _follow(int(sys.argv[2]))
         return
-    args = options()
+    with_all = parser(__doc__)
+    with_all.add_argument("--commands", type=Path, required=True)
+    with_all.add_argument("--answers", type=Path, required=True)
+    with_all.add_argument("--peer-gpu", default="", help="UUID of a second GPU, for collectives")
+    args = completed(with_all, with_all.parse_args())
     with answering(args.answers) as answers, args.commands.open() as commands:
         serve(_GpuPlayer(args), commands, answers)
 

@@ -9,8 +9,8 @@ The CUDA C is in kernels.cu; CuPy compiles it when the job starts.
 """
 
 import argparse
-import math
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +38,7 @@ _Kernel = tuple[Callable[[], object], torch.Tensor, Callable[[], torch.Tensor]]
 
 def _walsh(cuda: Any, batch: int, size: int) -> _Kernel:
     """Orthonormal Walsh-Hadamard transform of each row, in place: twice gives the row again."""
-    passes = round(math.log(size / CHUNK, 4))
+    passes = (size // CHUNK).bit_length() // 2  # of four points each
     _require(
         size >= CHUNK and size == CHUNK * 4**passes,
         "--size of walsh must be 2048 times a power of four",
@@ -86,11 +86,8 @@ def _transpose(cuda: Any, batch: int, size: int) -> _Kernel:
     _require(size % 32 == 0, "--size of transpose must be a multiple of 32")
     data = torch.randn(batch, size, size)
     out = torch.empty_like(data)
-    kernel = cuda.get_function("transpose")
-
-    def launch() -> None:
-        _start(kernel, (size // 32, size // 32, batch), (32, 8), data, out, size)
-
+    grid = (size // 32, size // 32, batch)
+    launch = partial(_start, cuda.get_function("transpose"), grid, (32, 8), data, out, size)
     return (launch, out, lambda: data.transpose(1, 2).double())
 
 
@@ -121,11 +118,8 @@ def _gemm(cuda: Any, batch: int, size: int) -> _Kernel:
     _require(size % 128 == 0, "--size of gemm must be a multiple of 128")
     a, b = torch.randn(batch, size, size), torch.randn(batch, size, size)
     c = torch.empty_like(a)
-    kernel, side = cuda.get_function("gemm"), size // 128
-
-    def launch() -> None:
-        _start(kernel, (side, side, batch), (256,), a, b, c, size)
-
+    grid = (size // 128, size // 128, batch)
+    launch = partial(_start, cuda.get_function("gemm"), grid, (256,), a, b, c, size)
     return (launch, c, lambda: a.double() @ b.double())
 
 

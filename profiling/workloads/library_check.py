@@ -79,14 +79,6 @@ _NARROW_PRODUCTS = (
     (100352, 64, 256),
 )  # fmt: skip
 
-# The same for fp8 and int8, which need multiples of 16.
-_SMALL_TYPE_PRODUCTS = ((4096, 4096, 4096), (12288, 1536, 512), (2048, 2048, 2048))
-
-# Batch, rows, columns, and the length that is summed over.
-_BATCHED = ((96, 512, 512, 64), (16, 1024, 512, 1024))
-
-WITH_BIAS = ((12288, 2048, 512), (4096, 768, 768))
-
 # Shapes of input and weight, and the stride.
 _CONVOLUTIONS = {
     "3x3": ((16, 64, 56, 56), (64, 64, 3, 3), 1),
@@ -95,14 +87,6 @@ _CONVOLUTIONS = {
     "7x7": ((16, 3, 224, 224), (64, 3, 7, 7), 2),
     "depthwise": ((16, 96, 56, 56), (96, 1, 3, 3), 1),
 }
-
-# Batch, heads, tokens, features of a head.
-_ATTENTION = (4, 8, 512, 64)
-
-LAYER_NORM = (4096, 1024)
-BATCH_NORM = (16, 128, 28, 28)
-FFT = (16, 1 << 16)
-SORT, SUM, CUMSUM = (1 << 22,), (1 << 24,), (1 << 20,)
 
 
 @dataclass(frozen=True)
@@ -136,11 +120,6 @@ class _LibraryProduct:
         _, n, k = self.shape[-3:]
         return k if self.kind.endswith("gradient") else n
 
-    @property
-    def tolerance(self) -> float:
-        """How far a row of the result, times a random vector, may be off."""
-        return product_tolerance(self.dtype, self.inner, self.columns)
-
 
 def products(tiny: bool = False) -> list[_LibraryProduct]:
     """All matrix products that are tried."""
@@ -153,12 +132,18 @@ def products(tiny: bool = False) -> list[_LibraryProduct]:
         for kind in ("forward", "data gradient", "weight gradient")
     ]
     small = [
-        _LibraryProduct(t, "forward", s) for t in ("fp8", "int8") for s in _SMALL_TYPE_PRODUCTS
+        _LibraryProduct(dtype, "forward", shape)
+        for dtype in ("fp8", "int8")  # which need multiples of 16
+        for shape in ((4096, 4096, 4096), (12288, 1536, 512), (2048, 2048, 2048))
     ]
     more = [
         _LibraryProduct(dtype, kind, shape)
         for dtype in ("bf16", "fp16", "fp32")
-        for kind, shapes in (("batched", _BATCHED), ("bias", WITH_BIAS))
+        for kind, shapes in (
+            # Batch, rows, columns, and the length that is summed over.
+            ("batched", ((96, 512, 512, 64), (16, 1024, 512, 1024))),
+            ("bias", ((12288, 2048, 512), (4096, 768, 768))),
+        )
         for shape in shapes
     ]
     every = [*linear, *small, *more]
@@ -311,13 +296,15 @@ def _count_wrong_rows(product: _LibraryProduct, noise: _Noise) -> int:
         product_rows = torch.nn.functional.linear(left, right.t(), bias)
     else:
         product_rows = _multiply(product, left, right)
-    return wrong_rows(_dot, product_rows, left, right, vector, product.tolerance, offset)
+    tolerance = product_tolerance(product.dtype, product.inner, product.columns)
+    return wrong_rows(_dot, product_rows, left, right, vector, tolerance, offset)
 
 
 def _factors(product: _LibraryProduct, noise: _Noise) -> tuple[Any, Any]:
     *batch, m, n, k = product.shape
+    most = 127 if product.dtype == "int8" else 1
     x, w, g = (
-        _as_type(noise(*batch, *sides, seed=seed), product.dtype)
+        (noise(*batch, *sides, seed=seed) * most).to(torch_type(product.dtype))
         for seed, sides in enumerate(((m, k), (n, k), (m, n)), 1)
     )
     if product.kind == "data gradient":
@@ -325,10 +312,6 @@ def _factors(product: _LibraryProduct, noise: _Noise) -> tuple[Any, Any]:
     if product.kind == "weight gradient":
         return g.t(), x
     return x, w.transpose(-1, -2)
-
-
-def _as_type(values: Any, dtype: str) -> Any:
-    return (values * 127 if dtype == "int8" else values).to(torch_type(dtype))
 
 
 def _multiply(product: _LibraryProduct, left: Any, right: Any) -> Any:
@@ -429,28 +412,22 @@ def _convolutions() -> Iterator[_Operation]:
                     dtype,
                     "tf32" if dtype == "fp32" else dtype,  # PyTorch's default for convolutions
                     (x, w),
-                    _convolution(stride, memory_format),
+                    partial(_convolve, stride, memory_format),
                 )
 
 
-def _convolution(stride: int, memory_format: Any) -> Callable[..., Any]:
-    def convolve(x: Any, w: Any) -> Any:
-        x, w = x.to(memory_format=memory_format), w.to(memory_format=memory_format)
-        groups = x.shape[1] // w.shape[1]
-        return torch.nn.functional.conv2d(x, w, None, stride, w.shape[2] // 2, groups=groups)
-
-    return convolve
+def _convolve(stride: int, memory_format: Any, x: Any, w: Any) -> Any:
+    x, w = x.to(memory_format=memory_format), w.to(memory_format=memory_format)
+    groups = x.shape[1] // w.shape[1]
+    return torch.nn.functional.conv2d(x, w, None, stride, w.shape[2] // 2, groups=groups)
 
 
 def _attention() -> Iterator[_Operation]:
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
-    def attend(kind: SDPBackend) -> Callable[..., Any]:
-        def function(q: Any, k: Any, v: Any) -> Any:
-            with sdpa_kernel(kind):
-                return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
-
-        return function
+    def attend(kind: SDPBackend, q: Any, k: Any, v: Any) -> Any:
+        with sdpa_kernel(kind):
+            return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
 
     kinds = {
         "flash": SDPBackend.FLASH_ATTENTION,
@@ -461,21 +438,21 @@ def _attention() -> Iterator[_Operation]:
         for name, kind in kinds.items():
             if kind is not None:
                 yield _Operation(
-                    f"attention {dtype} {name}", dtype, dtype, (_ATTENTION,) * 3,
-                    attend(kind), reference=attend(SDPBackend.MATH),
+                    # Batch, heads, tokens, features of a head.
+                    f"attention {dtype} {name}", dtype, dtype, ((4, 8, 512, 64),) * 3,
+                    partial(attend, kind), reference=partial(attend, SDPBackend.MATH),
                 )  # fmt: skip
 
 
 def _norms() -> Iterator[_Operation]:
-    rows, features = LAYER_NORM
-    channels = (BATCH_NORM[1],)
+    rows, features, channels = 4096, 1024, (128,)
     for dtype in ("bf16", "fp16", "fp32"):
         yield _Operation(
             f"layer norm {dtype}", dtype, dtype, ((rows, features), (features,), (features,)),
             lambda x, w, b: torch.nn.functional.layer_norm(x, w.shape, w, b),
         )  # fmt: skip
         yield _Operation(
-            f"batch norm {dtype}", dtype, dtype, (BATCH_NORM, channels, channels),
+            f"batch norm {dtype}", dtype, dtype, ((16, 128, 28, 28), channels, channels),
             lambda x, w, b: torch.nn.functional.batch_norm(x, None, None, w, b, training=True),
         )  # fmt: skip
 
@@ -483,105 +460,19 @@ def _norms() -> Iterator[_Operation]:
 def _others() -> Iterator[_Operation]:
     functions: dict[str, tuple[tuple[Shape, ...], Callable[..., Any]]] = {
         "fft": (
-            (FFT,) * 2,
+            ((16, 1 << 16),) * 2,
             lambda real, imaginary: torch.fft.fft(torch.complex(real, imaginary)),
         ),
-        "sort": ((SORT,), lambda x: x.sort()[0]),
+        "sort": (((1 << 22,),), lambda x: x.sort()[0]),
         # Sizes, so that nothing cancels.
-        "sum": ((SUM,), lambda x: x.abs().sum()),
-        "cumsum": ((CUMSUM,), lambda x: x.abs().cumsum(0)),
+        "sum": (((1 << 24,),), lambda x: x.abs().sum()),
+        "cumsum": (((1 << 20,),), lambda x: x.abs().cumsum(0)),
     }
     for name, (inputs, function) in functions.items():
         yield _Operation(f"{name} fp32", "fp32", "fp32", inputs, function, gradients=False)
 
 
-BANK, TINY_BANK = 1 << 26, 1 << 20
-
-
 def _main() -> None:
-    options = _options()
-    if options.libraries:
-        print(json.dumps(_libraries()))
-        return
-    noise = _Noise(options.device, TINY_BANK if options.tiny else BANK)
-    if options.write:
-        values, reference = _make_reference(noise, options.tiny)
-        options.write.write_text(json.dumps(reference))
-    else:
-        reference = json.loads(options.reference.read_text())
-        every = _every(noise, options.tiny)
-        values = {name: every[name]() for name in reference["values"]}
-    on_gpu = options.device != "cpu"
-    answer = {
-        "units": torch.cuda.get_device_properties(0).multi_processor_count if on_gpu else None,
-        "libraries": _libraries(),
-        "operations": list(values),
-        "wrong": wrong_names(
-            values,
-            reference["values"],
-            {o.name: o.rounding for o in _operations(options.tiny)},
-        ),
-        "skipped": reference["skipped"],
-        "values": values,
-    }
-    print(json.dumps(answer))
-
-
-def _make_reference(noise: _Noise, tiny: bool) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What is computed on the whole GPU, and what is right: in float64, where there is that."""
-    tried = {name: _attempt(value_of) for name, value_of in _every(noise, tiny).items()}
-    values = {name: value for name, (value, refusal) in tried.items() if not refusal}
-    skipped = {name: refusal for name, (_, refusal) in tried.items() if refusal}
-    wanted: dict[str, Any] = {product.name: 0 for product in products(tiny)}
-    for operation in _operations(tiny):
-        wide, refusal = _attempt(partial(_compute, operation, noise, wide=True))
-        wanted[operation.name] = values.get(operation.name) if refusal else wide
-    return values, {"values": {name: wanted[name] for name in values}, "skipped": skipped}
-
-
-def wrong_names(
-    values: dict[str, Any], wanted: dict[str, Any], rounding: dict[str, str]
-) -> list[str]:
-    """Operations whose values are not those of the reference, in their order."""
-    return [name for name in wanted if not _right(values[name], wanted[name], rounding.get(name))]
-
-
-def _libraries() -> dict[str, str]:
-    """Versions of PyTorch and of the libraries it computes with; needs no GPU."""
-    versions = {"torch": torch.__version__}
-    if cublas := _cublas_version():
-        versions["cublas"] = cublas
-    if cudnn := torch.backends.cudnn.version():
-        versions["cudnn"] = str(cudnn)
-    return versions
-
-
-def _right(value: Any, wanted: Any, rounding: str | None) -> bool:
-    return value == wanted if rounding is None else same(value, wanted, rounding)
-
-
-def _every(noise: _Noise, tiny: bool) -> dict[str, Callable[[], Any]]:
-    """By name, what computes each: the number of wrong rows, or fingerprints."""
-    rows = {p.name: partial(_count_wrong_rows, p, noise) for p in products(tiny)}
-    return rows | {o.name: partial(_compute, o, noise) for o in _operations(tiny)}
-
-
-def _cublas_version() -> str:
-    """As cublasGetVersion says it, such as 130100; empty where cuBLAS is not loaded."""
-    maps = Path("/proc/self/maps").read_text().splitlines()
-    paths = [line.split(maxsplit=5)[-1] for line in maps if "/libcublas.so" in line]
-    if not paths:
-        return ""
-    library = ctypes.CDLL(paths[0])
-    numbers = [ctypes.c_int() for _ in range(3)]
-    # libraryPropertyType: major, minor, patch (library_types.h).
-    for kind, number in enumerate(numbers):
-        library.cublasGetProperty(kind, ctypes.byref(number))
-    major, minor, patch = (number.value for number in numbers)
-    return str(major * 10000 + minor * 100 + patch)
-
-
-def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--write", type=Path, metavar="FILE", help="compute the reference")
@@ -589,7 +480,72 @@ def _options() -> argparse.Namespace:
     what.add_argument("--libraries", action="store_true", help="only say their versions")
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--tiny", action="store_true", help="as small as possible: a smoke test")
-    return parser.parse_args()
+    options = parser.parse_args()
+    if options.libraries:
+        print(json.dumps(_libraries()))
+        return
+    noise = _Noise(options.device, 1 << (20 if options.tiny else 26))
+    every = {p.name: partial(_count_wrong_rows, p, noise) for p in products(options.tiny)}
+    operations = _operations(options.tiny)
+    every |= {o.name: partial(_compute, o, noise) for o in operations}
+    if options.write:
+        tried = {name: _attempt(value_of) for name, value_of in every.items()}
+        values = {name: value for name, (value, refusal) in tried.items() if not refusal}
+        skipped = {name: refusal for name, (_, refusal) in tried.items() if refusal}
+        # What is right: of operations in float64, where there is that.
+        right = dict.fromkeys(every, 0)
+        for operation in operations:
+            wide, refusal = _attempt(partial(_compute, operation, noise, wide=True))
+            right[operation.name] = values.get(operation.name) if refusal else wide
+        reference = {"values": {name: right[name] for name in values}, "skipped": skipped}
+        options.write.write_text(json.dumps(reference))
+    else:
+        reference = json.loads(options.reference.read_text())
+        values = {name: every[name]() for name in reference["values"]}
+    on_gpu = options.device != "cpu"
+    answer = {
+        "units": torch.cuda.get_device_properties(0).multi_processor_count if on_gpu else None,
+        "libraries": _libraries(),
+        "operations": list(values),
+        "wrong": wrong_names(values, reference["values"], {o.name: o.rounding for o in operations}),
+        "skipped": reference["skipped"],
+        "values": values,
+    }
+    print(json.dumps(answer))
+
+
+def wrong_names(
+    values: dict[str, Any], wanted: dict[str, Any], rounding: dict[str, str]
+) -> list[str]:
+    """Operations whose values are not those of the reference, in their order."""
+    return [
+        name
+        for name, right in wanted.items()
+        if not (
+            same(values[name], right, rounding[name]) if name in rounding else values[name] == right
+        )
+    ]
+
+
+def _libraries() -> dict[str, str]:
+    """Versions of PyTorch and of the libraries it computes with; needs no GPU."""
+    cublas, cudnn = _cublas_version(), torch.backends.cudnn.version()
+    versions = {"torch": torch.__version__, "cublas": cublas, "cudnn": cudnn}
+    return {name: str(version) for name, version in versions.items() if version}
+
+
+def _cublas_version() -> str:
+    """As cublasGetVersion says it, such as 130100; empty where cuBLAS is not loaded."""
+    lines = Path("/proc/self/maps").read_text().splitlines()
+    if not (mapped := [line for line in lines if "/libcublas.so" in line]):
+        return ""
+    library = ctypes.CDLL(mapped[0].split(maxsplit=5)[-1])
+    numbers = [ctypes.c_int() for _ in range(3)]
+    # libraryPropertyType: major, minor, patch (library_types.h).
+    for kind, number in enumerate(numbers):
+        library.cublasGetProperty(kind, ctypes.byref(number))
+    major, minor, patch = (number.value for number in numbers)
+    return str(major * 10000 + minor * 100 + patch)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ CUDA graphs, as serving engines do; otherwise it would wait for Python and not f
 import argparse
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import harness
@@ -107,8 +108,7 @@ def next_token(
     """Sample one more token for each sequence, the cache used as a ring; returns the chances."""
     chances = model(tokens, position).float().softmax(dim=-1)
     # The largest of p / Exp(1) is a sample from p, and needs no word from the CPU.
-    sampled = (chances / torch.empty_like(chances).exponential_()).argmax(-1, keepdim=True)
-    tokens.copy_(sampled)
+    tokens.copy_((chances / torch.empty_like(chances).exponential_()).argmax(-1, keepdim=True))
     position.add_(1).remainder_(context)
     return chances
 
@@ -119,11 +119,8 @@ def _decode(model: _Llama, shape: _Shape, args: argparse.Namespace) -> harness.W
     position = torch.zeros(1, dtype=torch.int64)
     fixed, start = tokens.clone(), position.clone()
 
-    def step() -> None:
-        next_token(model, tokens, position, args.size)
-
-    launch = captured(step) if args.device == "cuda" else step
-    step_all = harness.repeated(launch, args.inner)
+    step = partial(next_token, model, tokens, position, args.size)
+    step_all = harness.repeated(captured(step) if args.device == "cuda" else step, args.inner)
     return harness.Work(step_all, args.batch * args.inner, lambda: model(fixed, start))
 
 
@@ -133,13 +130,11 @@ def _prefill(model: _Llama, shape: _Shape, args: argparse.Namespace) -> harness.
     position = torch.arange(args.size)
     fixed = next(prompts)
     step = harness.repeated(lambda: model(next(prompts), position), args.inner)
-    units = args.batch * args.size * args.inner
-    return harness.Work(step, units, lambda: model(fixed, position))
+    return harness.Work(step, args.batch * args.size * args.inner, lambda: model(fixed, position))
 
 
 def _build(args: argparse.Namespace) -> harness.Work:
-    model, shape = build_model(args)
-    return {"decode": _decode, "prefill": _prefill}[args.name](model, shape, args)
+    return {"decode": _decode, "prefill": _prefill}[args.name](*build_model(args), args)
 
 
 def build_model(args: argparse.Namespace) -> tuple[_Llama, _Shape]:
@@ -147,7 +142,7 @@ def build_model(args: argparse.Namespace) -> tuple[_Llama, _Shape]:
     tiny = _Shape(width=32, layers=2, heads=4, kv_heads=2, hidden=64, vocabulary=256)
     shape = tiny if args.tiny else _Shape()
     default = torch.get_default_dtype()
-    torch.set_default_dtype(harness.torch_dtype(args))
+    torch.set_default_dtype(harness.torch_type(args.dtype or "bf16"))
     model = _Llama(shape, args.batch, args.size).eval()
     torch.set_default_dtype(default)
     return model, shape

@@ -17,8 +17,7 @@ LOADS = {"cells": harness.Load(batch=4, size=4096, inner=4)}
 
 
 def _build(args: argparse.Namespace) -> harness.Work:
-    """A pause and a cell."""
-    shape, dtype = (args.batch, args.size, args.size), harness.torch_dtype(args)
+    shape, dtype = (args.batch, args.size, args.size), harness.torch_type(args.dtype or "bf16")
     a, b = (torch.randn(shape, dtype=dtype) for _ in range(2))
     out, order = torch.empty_like(a), torch.empty(shape, dtype=torch.int64)
     cells = [

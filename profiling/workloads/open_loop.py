@@ -76,7 +76,7 @@ class Server:
         self,
         arrivals: Arrivals,
         launch: Callable[[int], object],
-        record: Callable[[], harness.Event],
+        record: Callable[[], Any],
         counts: harness.Progress,
         most: int,
         now_s: Callable[[], float] = time.perf_counter,
@@ -85,13 +85,14 @@ class Server:
         self._arrivals, self._launch, self._record = arrivals, launch, record
         self._counts, self._most = counts, most
         self._now_s, self._sleep = now_s, sleep
-        self._in_flight: deque[tuple[harness.Event, list[float]]] = deque()
+        self._in_flight: deque[tuple[Any, list[float]]] = deque()
         self._paused = True
 
     def turn(self) -> None:
         """Launch what has arrived, or wait for what is next: an answer or a request."""
         now_s, waiting = self._look()
-        if self._may_launch(waiting):
+        is_full = waiting >= self._most and len(self._in_flight) < BATCHES_IN_FLIGHT
+        if is_full or (waiting and not self._in_flight):
             batch = self._arrivals.take(self._most)
             self._launch(len(batch))
             self._in_flight.append((self._record(), batch))
@@ -117,11 +118,6 @@ class Server:
     def _wait(self, now_s: float) -> None:
         self._sleep(max(0.0, min(self._arrivals.next_s - now_s, LOOK_S)))
         self._counts.add(0)
-
-    def _may_launch(self, waiting: int) -> bool:
-        if not self._in_flight:
-            return waiting > 0
-        return waiting >= self._most and len(self._in_flight) < BATCHES_IN_FLIGHT
 
     def _answer_oldest(self) -> None:
         event, batch = self._in_flight.popleft()

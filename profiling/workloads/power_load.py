@@ -15,9 +15,9 @@ change its clock. A CUDA graph of one such pair takes about 0.1 ms, so that is h
 import argparse
 import json
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from harness import torch
 from kernel_power import answering, graph_of, say
@@ -47,7 +47,6 @@ class _Load:
             self.unit_s = (time.monotonic() - begun_s) / _TIMED
 
     def run(self, units: int) -> None:
-        """Do so many units, and wait for them."""
         for _ in range(units // _MANY):
             self._many.replay()
         for _ in range(units % _MANY):
@@ -94,21 +93,13 @@ def _wait_until(time_s: float, now: Callable[[], float], sleep: Callable[[float]
             sleep(left_s - _SPIN_S)
 
 
-def serve(load: Any, commands: Iterable[str], answers: TextIO) -> None:
-    """Do each stage until there are no more."""
-    say(answers, {"ready": {}})
-    for line in commands:
-        run_stage(json.loads(line), load, lambda said: say(answers, said))
-
-
-def _main() -> None:
+if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--commands", type=Path, required=True)
     parser.add_argument("--answers", type=Path, required=True)
     args = parser.parse_args()
     with answering(args.answers) as answers, args.commands.open() as commands:
-        serve(_Load(), commands, answers)
-
-
-if __name__ == "__main__":
-    _main()
+        load = _Load()
+        say(answers, {"ready": {}})
+        for line in commands:
+            run_stage(json.loads(line), load, lambda said: say(answers, said))

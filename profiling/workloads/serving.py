@@ -145,7 +145,7 @@ class _ModelService:
 def _passes(args: argparse.Namespace) -> _ModelService:
     """One pass for each batch, whose inputs come from the host."""
     build_model = (models.BUILDERS | BUILDERS)[args.name]
-    model, dtype = build_model(args.tiny, args.size), harness.torch_dtype(args)
+    model, dtype = build_model(args.tiny, args.size), harness.torch_type(args.dtype or "bf16")
     network = model.network.eval().to(dtype)
     forward = FORWARDS.get(args.name, lambda network: network)(network)
 
@@ -200,12 +200,13 @@ def _serve(service: _ModelService, args: argparse.Namespace, value: float) -> No
     progress = harness.Progress(on_pause=lambda: server.pause())
     arrivals = Arrivals(args.rate, QUEUED_BATCHES * args.batch, harness.process_seed(args))
     record = harness.recorder(args.device)
-    if args.continuous:
-        server = ContinuousServer(
+    server = (
+        ContinuousServer(
             arrivals, service.launch, record, progress, args.batch, tokens=service.steps
         )
-    else:
-        server = Server(arrivals, service.answer, record, progress, args.batch)
+        if args.continuous
+        else Server(arrivals, service.answer, record, progress, args.batch)
+    )
     progress.report(value)
     _warm_up(service, args)
     progress.ready()

@@ -23,20 +23,19 @@ LOOKUPS_PER_BAG = 32
 
 def _matmul(args: argparse.Namespace) -> harness.Work:
     """`c = a @ b` of square matrices; progress is matrices."""
-    dtype = harness.torch_dtype(args, "fp32")
-    shape = (args.size, args.size)
+    dtype, shape = harness.torch_type(args.dtype or "fp32"), (args.size, args.size)
     # Scaled so that the entries of the product have unit variance.
     a, b = (torch.randn(shape, dtype=dtype) * args.size**-0.25 for _ in range(2))
     c = torch.empty_like(a)
-    return _work(harness.repeated(lambda: torch.mm(a, b, out=c), args.batch), c, args)
+    return _work(lambda: torch.mm(a, b, out=c), args, args.batch)
 
 
 def _triad(args: argparse.Namespace) -> harness.Work:
     """`a = b + s * c` as in STREAM (McCalpin 1995); progress is passes over the arrays."""
-    dtype = harness.torch_dtype(args, "fp32")
+    dtype = harness.torch_type(args.dtype or "fp32")
     b, c = (torch.randn(args.batch, args.size, dtype=dtype) for _ in range(2))
     a = torch.empty_like(b)
-    return _work(lambda: torch.add(b, c, alpha=3.0, out=a), a, args)
+    return _work(lambda: torch.add(b, c, alpha=3.0, out=a), args)
 
 
 def _fft(args: argparse.Namespace) -> harness.Work:
@@ -45,29 +44,26 @@ def _fft(args: argparse.Namespace) -> harness.Work:
         raise SystemExit("fft is 32 bits wide: leave --dtype away")
     signal = torch.randn(args.batch, args.size, dtype=torch.complex64)
     # Without out=, which would copy the result once more.
-    return _work(lambda: torch.fft.fft(signal), None, args)
+    return _work(lambda: torch.fft.fft(signal), args)
 
 
 def _embedding(args: argparse.Namespace) -> harness.Work:
     """Sums of 32 random rows of a table in GPU memory, new rows each time; progress is bags."""
-    table = torch.randn(args.size, EMBEDDING_WIDTH, dtype=harness.torch_dtype(args, "fp32"))
+    dtype = harness.torch_type(args.dtype or "fp32")
+    table = torch.randn(args.size, EMBEDDING_WIDTH, dtype=dtype)
     rows = torch.empty(args.batch, LOOKUPS_PER_BAG, dtype=torch.int64)
 
     return _work(
-        lambda: functional.embedding_bag(rows.random_(0, args.size), table, mode="sum"), None, args
+        lambda: functional.embedding_bag(rows.random_(0, args.size), table, mode="sum"), args
     )
 
 
 def _work(
-    launch: Callable[[], object], out: torch.Tensor | None, args: argparse.Namespace
+    launch: Callable[[], object], args: argparse.Namespace, launches: int = 1
 ) -> harness.Work:
-    """`out` is where the result is; None: the launch returns it."""
-
-    def result() -> object:
-        returned = launch()
-        return returned if out is None else out
-
-    return harness.Work(harness.repeated(launch, args.inner), args.batch * args.inner, result)
+    """The launch returns its result; the progress of so many of them is `--batch`."""
+    step = harness.repeated(launch, launches * args.inner)
+    return harness.Work(step, args.batch * args.inner, launch)
 
 
 if __name__ == "__main__":

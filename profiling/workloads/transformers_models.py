@@ -30,16 +30,12 @@ LOADS = {
     "mobilenet": harness.Load(batch=256, size=224, tiny=64),
 }
 CLASSES = 1000
-# So small that the weights stay as random as they began, however long the job runs.
-LEARNING_RATE = 1e-6
 TINY: dict[str, Any] = {
     "hidden_size": 32,
     "num_hidden_layers": 2,
     "num_attention_heads": 2,
     "intermediate_size": 64,
 }
-# Below this: of the vocabulary of every model of texts.
-_STORED_TOKENS = 30_000
 
 Inputs = dict[str, torch.Tensor]
 
@@ -61,11 +57,7 @@ def _bert(tiny: bool, size: int) -> Model:
 
 def _albert(tiny: bool, size: int) -> Model:
     """ALBERT base v2 (Lan et al. 2020), sequence classification."""
-    base: dict[str, Any] = {
-        "hidden_size": 768,
-        "num_attention_heads": 12,
-        "intermediate_size": 3072,
-    }
+    base = {"hidden_size": 768, "num_attention_heads": 12, "intermediate_size": 3072}
     config = hf.AlbertConfig(num_labels=CLASSES, **(TINY if tiny else base))
     return Model(hf.AlbertForSequenceClassification(config), _tokens(config.vocab_size))
 
@@ -147,28 +139,28 @@ def _build(args: argparse.Namespace) -> harness.Work:
 
 
 def _inference(model: Model, args: argparse.Namespace) -> harness.Work:
-    dtype = harness.torch_dtype(args)
+    dtype = harness.torch_type(args.dtype or "bf16")
     network = _placed(model.network.eval().to(dtype), model)
-    if args.input_ms:
-        batches = _from_storage(model, dtype, args)
-    else:
-        batches = harness.rotating(lambda: cast(model.inputs(args.batch, args.size), dtype, model))
-    fixed, newest = next(batches), harness.Newest()
-
-    def step() -> None:
-        newest.value = network(**next(batches)).logits
-
-    return harness.Work(step, args.batch, lambda: network(**fixed), newest.mean)
+    batches = (
+        _from_storage(model, dtype, args)
+        if args.input_ms
+        else harness.rotating(lambda: cast(model.inputs(args.batch, args.size), dtype, model))
+    )
+    fixed = next(batches)
+    return harness.Work(
+        lambda: network(**next(batches)).logits, args.batch, lambda: network(**fixed)
+    )
 
 
 def _training(model: Model, args: argparse.Namespace) -> harness.Work:
-    dtype = harness.torch_dtype(args)
+    dtype = harness.torch_type(args.dtype or "bf16")
     if args.name not in ("bert", "albert", "vit", "resnet50", "mobilenet"):
         raise SystemExit(f"{args.name} runs inference only: leave --train away")
     if dtype is torch.float16:
         raise SystemExit("training in fp16 needs loss scaling: use --dtype bf16 or fp32")
     network = _placed(model.network.train(), model)
-    optimizer = torch.optim.AdamW(network.parameters(), lr=LEARNING_RATE, fused=True)
+    # So slow that the weights stay as random as they began, however long the job runs.
+    optimizer = torch.optim.AdamW(network.parameters(), lr=1e-6, fused=True)
     reduced = dtype is not torch.float32
 
     def batch() -> tuple[Inputs, torch.Tensor]:
@@ -180,7 +172,7 @@ def _training(model: Model, args: argparse.Namespace) -> harness.Work:
         batches = ((inputs, labels) for inputs in _from_storage(model, torch.float32, args))
     else:
         batches = harness.rotating(batch)
-    fixed, newest = next(batches), harness.Newest()
+    fixed = next(batches)
 
     def backward(inputs: Inputs, labels: torch.Tensor) -> torch.Tensor:
         with torch.autocast(args.device, dtype) if reduced else contextlib.nullcontext():
@@ -188,39 +180,32 @@ def _training(model: Model, args: argparse.Namespace) -> harness.Work:
         loss.backward()
         return loss
 
-    def step() -> None:
-        newest.value = backward(*next(batches))
+    def step() -> torch.Tensor:
+        loss = backward(*next(batches))
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
+        return loss
 
     def gradients() -> list[torch.Tensor]:
-        with _without_dropout(network):
-            loss = backward(*fixed)
+        dropouts = {m: m.p for m in network.modules() if isinstance(m, torch.nn.Dropout)}
+        # Nothing is dropped here: which elements are depends on the number of SMs.
+        for module in dropouts:
+            module.p = 0.0
+        loss = backward(*fixed)
+        for module, chance in dropouts.items():
+            module.p = chance
         gradients = [p.grad for p in network.parameters() if p.grad is not None]
         optimizer.zero_grad(set_to_none=True)
         return [loss, *gradients]
 
-    return harness.Work(step, args.batch, gradients, newest.mean)
-
-
-@contextlib.contextmanager
-def _without_dropout(network: Any) -> Iterator[None]:
-    """Inside, nothing is dropped: which elements are depends on the number of SMs."""
-    dropped = [m for m in network.modules() if isinstance(m, torch.nn.Dropout)]
-    before = [module.p for module in dropped]
-    for module in dropped:
-        module.p = 0.0
-    try:
-        yield
-    finally:
-        for module, chance in zip(dropped, before, strict=True):
-            module.p = chance
+    return harness.Work(step, args.batch, gradients)
 
 
 def _from_storage(model: Model, dtype: torch.dtype, args: argparse.Namespace) -> Iterator[Inputs]:
     """Batches from a loader: texts, or bytes scaled on the device to mean 0 and variance 1."""
     if args.name in ("bert", "albert"):
-        read = harness.token_reader(args.batch, args.size, _STORED_TOKENS, args.seed)
+        # Below 30,000: of the vocabulary of every model of texts.
+        read = harness.token_reader(args.batch, args.size, 30_000, args.seed)
     elif args.name in ("vit", "resnet50", "mobilenet"):
         read = harness.image_reader(args.batch, args.size, args.seed)
     else:
@@ -265,14 +250,10 @@ def _images(batch: int, pixels: int) -> Inputs:
     return {"pixel_values": torch.randn(batch, 3, pixels, pixels)}
 
 
-def _main() -> None:
+if __name__ == "__main__":
     parser = harness.parser(__doc__, LOADS)
     parser.add_argument("--train", action="store_true", help="forward, backward, optimizer")
     parser.add_argument(
         "--input-ms", type=float, default=0, help="read from a storage this slow per batch"
     )
     harness.run(_build, harness.options(parser, LOADS))
-
-
-if __name__ == "__main__":
-    _main()

@@ -11,7 +11,8 @@ import numpy as np
 
 from advisor.core.records import Counters
 from advisor.validity.sensor_record import EnergyCounter, PowerChannel, SensorRecord
-from advisor_power.kernels import GaplessRun, KernelReady, PowerReading, Run
+from advisor.wire.power import StretchPower
+from advisor_power.kernels import STRETCH_S, KernelReady, PowerReading, Run, stretch_power
 from advisor_profiling.window import CounterTick
 
 INSTANT = PowerChannel(
@@ -108,24 +109,27 @@ class MadeUpKernel:
             dropped=self.dropped.get(number, ""),
         )
 
-    def stretch(self, seconds: float) -> GaplessRun:
+    def stretch(
+        self, settle_s: float, memory: tuple[PowerReading, ...] | None = None, dropped: str = ""
+    ) -> StretchPower:
         """In steady power, with a mean over a second of the memory's four times a second."""
         begin = self._now
-        self._draw(seconds, self.power_w)
-        end = self._now
-        times = np.arange(begin + 0.1, end, 0.25)
-        return GaplessRun(
-            begin_s=begin,
-            end_s=end,
-            execution_s=self.execution_s,
-            readings=tuple(r for r in self._readings() if r.at_s >= begin),
-            memory=tuple(
-                PowerReading(float(at), MEMORY_W * min(1.0, float(at - begin)) + 0.01 * place)
-                for place, at in enumerate(times)
-            ),
-            counters=Counters(),
-            power_capped=False,
+        self._draw(settle_s + STRETCH_S, self.power_w)
+        executions = round((self._now - begin) / self.execution_s)
+        edges = tuple(np.linspace(begin, self._now, executions + 1).tolist())
+        rising = tuple(
+            PowerReading(float(at), MEMORY_W * min(1.0, float(at - begin)) + 0.01 * place)
+            for place, at in enumerate(np.arange(begin + 0.1, self._now, 0.25))
         )
+        run = Run(
+            starts_s=edges[:-1],
+            ends_s=edges[1:],
+            lead_s=0.0,
+            readings=tuple(r for r in self._readings() if r.at_s >= begin),
+            dropped=dropped,
+        )
+        memory = rising if memory is None else memory
+        return stretch_power(run, memory, settle_s, Counters(), power_capped=False)
 
     def tick(self) -> CounterTick | None:
         if self.stuck_counter:

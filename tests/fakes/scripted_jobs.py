@@ -101,7 +101,7 @@ class ScriptedJob:
     ) -> None:
         self.job, self.script, self._clock, self._backend = job, script, clock, backend
         self.share = share or Share(50)
-        self.granted = Granted(script.units, mps=True, memory_mib=self.share.memory_mib)
+        self.granted = Granted(script.units, memory_mib=self.share.memory_mib)
         self.output = Path(f"/launch/{job.name}/output.log")
         self.is_open, self.stops, self.stalls_s = False, 0, list[float]()
         self.keeps_files, self.is_closed = False, False
@@ -181,7 +181,7 @@ class ScriptedJob:
             raise JobError(f"{self.job.name} ended with status {self.exit_code}")
 
     def check_client(self) -> None:
-        if self.script.limit:
+        if self.script.limit and self.exit_code is None:
             raise self.script.limit
 
     def check_variables(self) -> None:

@@ -36,7 +36,7 @@ def test_share_is_read_back(hip: Path, cus_total: int, xcds: int) -> None:
     gpu = Gpu(uuid="GPU-a", model="MI", vendor="amd", units_total=cus_total)
     for percent in (10, 60, 100):
         granted = prove(gpu, percent, hip)
-        assert granted == Granted(cus_for_percent(percent, cus_total, xcds), mps=False)
+        assert granted == Granted(cus_for_percent(percent, cus_total, xcds))
 
 
 def test_process_sees_its_own_gpu_alone() -> None:

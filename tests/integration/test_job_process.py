@@ -17,7 +17,7 @@ from advisor.core.gpu import Gpu, Share
 from advisor.core.job import Job, ProgressSettings
 from advisor.errors import InputError, JobError, LimitNotProvenError, PartitionError, SurvivorsError
 from advisor.runtime import job_process, shim
-from advisor.runtime.backend import Granted, Server, UncappedBackend
+from advisor.runtime.backend import Backend, Granted, UncappedBackend
 from advisor.runtime.job_process import (
     JobProcess,
     ResourceBounds,
@@ -289,9 +289,7 @@ def bounded(tmp_path: Path) -> Iterator[Callable[[str], RunningJob]]:
             host_memory_mib=100,
         )
         share, backend = Share(50), UncappedBackend(Gpu(uuid="GPU-bounds-test", model="none"))
-        proven = Proven(
-            job, share, backend, Granted(1, mps=False), {**os.environ, **dict(job.env)}, tmp_path
-        )
+        proven = Proven(job, share, backend, Granted(1), {**os.environ, **dict(job.env)}, tmp_path)
         started.append(proven.start())
         return started[-1]
 
@@ -369,10 +367,9 @@ GPU = Gpu(uuid="GPU-launcher-test", model="None")
 
 
 @dataclass(frozen=True, slots=True)
-class Unlimited(Server):
+class Unlimited(Backend):
     gpu: Gpu = GPU
     mode: str = "unlimited"
-    max_clients: int = 10
     fails: dict[str, Exception] = field(default_factory=dict)
     released: list[tuple[set[int], str]] = field(default_factory=list)
     output: Callable[[], str] = lambda: ""
@@ -381,7 +378,7 @@ class Unlimited(Server):
         return {"LIMIT": str(share)}
 
     def prove(self, share: Share, environment: Mapping[str, str]) -> Granted:
-        return Granted(int(share.percent), mps=False)
+        return Granted(int(share.percent))
 
     def sight(self) -> None:
         pass

@@ -173,9 +173,9 @@ def test_own_pairs_that_are_predicted_exactly_have_no_error(home: Path) -> None:
     exact = rows.assign(speed_a=speeds[:, 0], speed_b=speeds[:, 1], power_w=watts)
     own = evaluate_local(predictor, dataclasses.replace(data, rows=exact))
     # Of splits that are worth the same but for the tie, the more even one is chosen.
-    assert own.oracle_worst_percent >= 100 * (1 - POLICY.tie)
-    assert own.rate_mean_error_percent == own.power_mean_error_percent == 0
-    assert own.rate_coverage_percent == own.power_coverage_percent == 100
+    assert own["oracle_worst_percent"] >= 100 * (1 - POLICY.tie)
+    assert own["rate_mean_error_percent"] == own["power_mean_error_percent"] == 0
+    assert own["rate_coverage_percent"] == own["power_coverage_percent"] == 100
 
 
 def test_own_needs_pairs(advisor: Advisor) -> None:

@@ -22,6 +22,7 @@ from unsafe_counts import checked_with
 from waiting import eventually
 
 from advisor.core.gpu import Gpu
+from advisor.core.job import Job
 from advisor.errors import InputError, JobError, SourceError
 from advisor.formats.wire import read
 from advisor.runtime.backend import UncappedBackend
@@ -37,7 +38,7 @@ from advisor.validity.sensor_record import (
 from advisor.wire.power import KernelReport
 from advisor_cli.app import app
 from advisor_power import sensor
-from advisor_power.gpu_worker import AnsweringJob, AnsweringSpec, WorkerReady, started
+from advisor_power.gpu_worker import AnsweringJob, WorkerReady, started
 from advisor_power.sensor import (
     LoadStage,
     Trace,
@@ -61,14 +62,9 @@ def load(
 ) -> Generator[AnsweringJob]:
     """The load of the command, on the fake card."""
     folder.mkdir()
-    workload = AnsweringSpec(
-        command=(program, str(workload_path("power_load.py"))),
-        units=None,
-        backend=UncappedBackend(Gpu(uuid=UUID, model="Fake H200")),
-        base=environment,
-        folder=folder,
-    )
-    job, _ = started("power-load", workload, WorkerReady)
+    backend = UncappedBackend(Gpu(uuid=UUID, model="Fake H200"))
+    workload = Job(name="power-load", command=(program, str(workload_path("power_load.py"))))
+    job, _ = started(workload, WorkerReady, backend, environment, folder)
     with closing(job):
         yield job
 

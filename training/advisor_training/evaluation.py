@@ -22,8 +22,9 @@ from advisor.core.objectives import (
     RAW_OBJECTIVE,
     Interval,
 )
+from advisor.core.records import grouped
 from advisor.errors import InputError, ModelError
-from advisor.formats.wire import as_answer
+from advisor.formats.wire import as_answer, to_plain
 from advisor.predict.predictions import Prediction
 from advisor.predict.profiles import Floats, is_launch_bound, kind_of
 from advisor_models.model_predictor import ModelPredictor
@@ -38,6 +39,7 @@ from advisor_training.learners import (
     POWER_LEARNER,
     PROTOCOLS,
     RANDOM_ROWS,
+    SEED,
     SPEED_LEARNER,
     Fitted,
     HeldOut,
@@ -52,7 +54,7 @@ from advisor_training.learners import (
     leave_out,
     paper_learner,
 )
-from advisor_training.rows import Data, LeftOut, Rows, flat
+from advisor_training.rows import Data, Rows, flat
 from advisor_training.scoring import (
     COVERAGE,
     QUESTIONS,
@@ -61,7 +63,6 @@ from advisor_training.scoring import (
     ChoiceFigures,
     ChoiceQuestion,
     Coverage,
-    Error,
     Errors,
     KeptBy,
     calibrate,
@@ -123,9 +124,7 @@ class _MethodResult:
     def errors(self, data: Data, which: Mask) -> Errors:
         """Errors over the rows of a mask; the paper's method has none of single jobs."""
         errors = errors_of(data, self.held_out, which)
-        if self.name == PAPER:
-            return replace(errors, rate=None, speed=None)
-        return errors
+        return replace(errors, rate=None, speed=None) if self.name == PAPER else errors
 
 
 def _put_to(name: str, question: ChoiceQuestion) -> ChoiceQuestion:
@@ -154,41 +153,29 @@ def ask(
     return _MethodResult(name, held_out, float(np.median(seconds)))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobFigures:
-    """One job that was left out: all pairs with it.
-
-    Attributes:
-        bars: By objective the number of `choices`, their mean `fraction_percent` of the oracle,
-            that of 50/50 in the same pairs (`equal_percent`), and what ours gains over it
-            (`gain_percent`; None where that of 50/50 is 0).
-        own: Error of the job's own relative speed; `beside` of the jobs next to it.
-    """
-
-    job: str
-    gpu_model: str
-    launch_bound: bool
-    sm_active_percent: float
-    bars: Mapping[str, Mapping[str, float | None]]
-    own: Error | None
-    beside: Error | None
-    power: Error | None
-
-
 def by_job(
     data: Data, held_out: HeldOut, choices: Mapping[str, Sequence[Choice]]
-) -> tuple[JobFigures, ...]:
-    """One entry for each job that was left out and GPU model, the busiest SMs first."""
-    groups: dict[tuple[str, str], dict[str, list[Choice]]] = {}
-    for objective, chosen in choices.items():
-        for choice in chosen:
-            key = choice.left_out, data.measurements[choice.number].gpu_model
-            groups.setdefault(key, {}).setdefault(objective, []).append(choice)
+) -> tuple[Mapping[str, Any], ...]:
+    """One entry for each job that was left out and GPU model, the busiest SMs first.
+
+    All pairs with that job. `bars` has by objective the number of `choices`, their mean
+    `fraction_percent` of the oracle, that of 50/50 in the same pairs (`equal_percent`), and what
+    ours gains over it (`gain_percent`; None where that of 50/50 is 0). `own` is the error of the
+    job's own relative speed, `beside` of the jobs next to it.
+    """
+    by_objective = {
+        name: grouped(
+            chosen, lambda choice: (choice.left_out, data.measurements[choice.number].gpu_model)
+        )
+        for name, chosen in choices.items()
+    }
     jobs = [
-        _job(data, held_out, key, {name: bar_of(its) for name, its in group.items()})
-        for key, group in groups.items()
+        _job(
+            data, held_out, key, {n: bar_of(of[key]) for n, of in by_objective.items() if key in of}
+        )
+        for key in dict.fromkeys(itertools.chain.from_iterable(by_objective.values()))
     ]
-    return tuple(sorted(jobs, key=lambda job: (-job.sm_active_percent, job.job)))
+    return tuple(sorted(jobs, key=lambda job: (-job["sm_active_percent"], job["job"])))
 
 
 def bar_of(choices: Sequence[Choice]) -> Mapping[str, float | None]:
@@ -212,23 +199,23 @@ def _job(
     held_out: HeldOut,
     key: tuple[str, str],
     bars: Mapping[str, Mapping[str, float | None]],
-) -> JobFigures:
+) -> Mapping[str, Any]:
     rows, profile = data.rows, data.profiles[key]
     nine = (rows.kind == "nine") & (rows.gpu_model == key[1])
     its = (held_out.left_out == key[0]) & nine[held_out.row]
     compared, tested = compare(data, held_out, its), rows.take(held_out.row[its])
     expected, measured = map(flat, compared["speed"])
     is_job = np.concatenate([tested.job_a == key[0], tested.job_b == key[0]])
-    return JobFigures(
-        job=key[0],
-        gpu_model=key[1],
-        launch_bound=is_launch_bound(profile),
-        sm_active_percent=float(profile.values["sm_active_percent"][-1]),
-        bars=bars,
-        own=error(expected[is_job], measured[is_job]),
-        beside=error(expected[~is_job], measured[~is_job]),
-        power=error(*compared["power"]),
-    )
+    return {
+        "job": key[0],
+        "gpu_model": key[1],
+        "launch_bound": is_launch_bound(profile),
+        "sm_active_percent": float(profile.values["sm_active_percent"][-1]),
+        "bars": bars,
+        "own": error(expected[is_job], measured[is_job]),
+        "beside": error(expected[~is_job], measured[~is_job]),
+        "power": error(*compared["power"]),
+    }
 
 
 def leave_gpus_out(
@@ -242,17 +229,16 @@ def leave_gpus_out(
         mask = data.rows.gpu_model == name
         carried = carry_over(data.rows, mask, name, LEARNERS[OURS], progress)
         added = add_pairs(data.rows, mask, LEARNERS[OURS], progress)
-        figures = {
-            "left_out": name,
-            "learned_pairs": carried.learned_pairs,
-            "pairs": len(np.unique(data.rows.pair[carried.held_out.row])),
-            "fractions": _fractions(data, carried.held_out),
-            "errors": _errors(data, carried.held_out),
-            "held": mean_held(carried, data.rows, [carried.held_out]),
-            "widening": widenings(carried, data.rows),
-        }
         yield (
-            figures,
+            {
+                "left_out": name,
+                "learned_pairs": carried.learned_pairs,
+                "pairs": len(np.unique(data.rows.pair[carried.held_out.row])),
+                "fractions": _fractions(data, carried.held_out),
+                "errors": _errors(data, carried.held_out),
+                "held": mean_held(carried, data.rows, [carried.held_out]),
+                "widening": widenings(carried, data.rows),
+            },
             [
                 {
                     "left_out": name,
@@ -425,7 +411,7 @@ class Evaluation:
     wanted_coverage: float
     coverage: Mapping[str, Coverage]
     training_s: Mapping[str, float]
-    jobs: tuple[JobFigures, ...]
+    jobs: tuple[Mapping[str, Any], ...]
     gpus: tuple[Mapping[str, Any], ...]
     gpu_curve: tuple[Mapping[str, Any], ...]
     limits: tuple[Mapping[str, Any], ...]
@@ -450,11 +436,7 @@ def to_json(evaluation: Evaluation) -> str:
     }
     protocols = {name: protocol.meaning for name, protocol in PROTOCOLS.items()}
     whole = {"protocols": protocols, **values, "check": checked_figures(evaluation)}
-    return as_answer(json.dumps(whole, default=_fields, allow_nan=False).encode()).decode()
-
-
-def _fields(value: Any) -> dict[str, Any]:
-    return {field.name: getattr(value, field.name) for field in fields(value)}
+    return as_answer(json.dumps(whole, default=to_plain, allow_nan=False).encode()).decode()
 
 
 OTHER_GPU = "on another GPU model"
@@ -560,34 +542,25 @@ def _compared_methods(data: Data, *, quick: bool) -> list[tuple[str, str]]:
 
 def _seeds(data: Data, ours: _MethodResult, progress: OnFold) -> Iterator[Mapping[str, Any]]:
     """The model's own seed, then the others."""
-    yield _seed(data, 0, ours)
-    for seed in _SEEDS:
+    for seed in (SEED, *_SEEDS):
 
         def learner(rows: Rows, seed: int = seed) -> Regressors:
             return fit(lambda: extra_trees(seed), rows)
 
-        yield _seed(data, seed, ask(OURS, learner, data, BY_WORKLOAD, progress))
-
-
-def _seed(data: Data, seed: int, results: _MethodResult) -> Mapping[str, Any]:
-    by_objective = {
-        name: figures for name in HEADLINE if (figures := figures_of(results.choices(data, name)))
-    }
-    default = by_objective[DEFAULT_OBJECTIVE]
-    return {
-        "seed": seed,
-        "saved_percent": default.saved.value,
-        "shared_percent": default.shared.value,
-        "missed_percent": default.missed.value if default.missed else None,
-        "fractions": {name: figures.mean_percent for name, figures in by_objective.items()},
-        "errors": _errors(data, results.held_out),
-    }
+        results = ours if seed == SEED else ask(OURS, learner, data, BY_WORKLOAD, progress)
+        by_objective = _fractions(data, results.held_out)
+        default = by_objective[DEFAULT_OBJECTIVE]
+        yield {
+            "seed": seed,
+            "saved_percent": default.saved.value,
+            "shared_percent": default.shared.value,
+            "missed_percent": default.missed.value if default.missed else None,
+            "fractions": {name: figures.fraction.value for name, figures in by_objective.items()},
+            "errors": _errors(data, results.held_out),
+        }
 
 
 FigureKind = Literal["fraction of oracle", "error", "coverage"]
-
-Figures: TypeAlias = Mapping[FigureKind, Mapping[str, float]]
-"""Percent, by what they are of."""
 
 TOLERANCES: Mapping[FigureKind, float] = MappingProxyType(
     {"fraction of oracle": 0.3, "error": 0.5, "coverage": 3.0}
@@ -601,7 +574,7 @@ def checked_figures(evaluation: Evaluation) -> dict[FigureKind, dict[str, float]
     """The figures that are compared; those of the quick protocol, so any evaluation has them."""
     return {
         "fraction of oracle": {
-            f"{row['method']} by {row['objective']}, {row['scope']}": row["figures"].mean_percent
+            f"{row['method']} by {row['objective']}, {row['scope']}": row["figures"].fraction.value
             for row in evaluation.choices
             if row["protocol"] == BY_WORKLOAD and row["pairs"] == "all"
             if row["method"] in (OURS, PHYSICAL)
@@ -619,24 +592,26 @@ def checked_figures(evaluation: Evaluation) -> dict[FigureKind, dict[str, float]
     }
 
 
-def bundled_figures() -> Figures:
-    """The figures that come with the advisor."""
+def bundled_figures() -> Mapping[FigureKind, Mapping[str, float]]:
+    """The figures that come with the advisor, percent."""
     return json.loads(resources.files("advisor_training").joinpath(BUNDLED).read_text("utf-8"))
 
 
-def check(figures: Figures, bundled: Figures) -> None:
+def check(
+    figures: Mapping[FigureKind, Mapping[str, float]],
+    bundled: Mapping[FigureKind, Mapping[str, float]],
+) -> None:
     """Accept figures as good as the bundled ones.
 
     Raises:
         ModelError: one is worse by more than its tolerance; the message names all of them.
     """
-    faults = [
+    if faults := [
         fault
         for kind in TOLERANCES
         for name, was in bundled[kind].items()
         if (fault := _fault(kind, name, figures[kind].get(name), was))
-    ]
-    if faults:
+    ]:
         raise ModelError(
             "; ".join(faults),
             why="features, learners or data changed",
@@ -655,40 +630,15 @@ def _fault(kind: FigureKind, name: str, value: float | None, was: float) -> str:
     return f"{kind} of {name} is {now}, {least} {bound:.2f} % is wanted (bundled: {was:.2f} %)"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LocalEvaluation:
-    """What a model is worth on measured pairs; errors and fractions at the nine splits.
-
-    Attributes:
-        splits: How many measured splits were predicted, uncapped ones among them.
-        known_jobs: Jobs of these pairs that the model may have learned from, by name: figures of
-            their pairs say less of jobs that are new to it.
-        oracle_percent: Measured worth of the split chosen by prediction, in percent of the best
-            measured one, mean over the measurements; `oracle_worst_percent` the least.
-        rate_coverage_percent: Measured rates within their intervals, at all splits.
-        coverage_percent: What the intervals promise.
-    """
-
-    model: str
-    objective: str
-    pairs: int
-    jobs: int
-    splits: int
-    known_jobs: tuple[str, ...]
-    new_gpu_models: tuple[str, ...]
-    oracle_percent: float
-    oracle_worst_percent: float
-    rate_mean_error_percent: float
-    rate_median_error_percent: float
-    power_mean_error_percent: float
-    rate_coverage_percent: float
-    power_coverage_percent: float
-    coverage_percent: float
-    left_out: tuple[LeftOut, ...]
-
-
-def evaluate_local(predictor: ModelPredictor, data: Data) -> LocalEvaluation:
+def evaluate_local(predictor: ModelPredictor, data: Data) -> dict[str, Any]:
     """Compare what a model, as it answers, predicts of measured pairs with what was measured.
+
+    Errors and fractions are at the nine splits, in percent, and named as in manifests;
+    `oracle_percent` is the measured worth of the split chosen by prediction for each one of the
+    best measured split, the mean over the measurements; `rate_coverage_percent` the measured rates
+    within their intervals, at all splits, which promise `coverage_percent`. `splits` says how many
+    were predicted, uncapped ones among them. `known_jobs` are those that the model may have learned
+    from, by name: figures of their pairs say less of jobs that are new to it.
 
     Raises:
         InputError: a profile that the model cannot predict from, or no measured split is worth
@@ -715,26 +665,28 @@ def evaluate_local(predictor: ModelPredictor, data: Data) -> LocalEvaluation:
         *_within((p.parts[0].speed for p in predicted), rows.speed_a),
         *_within((p.parts[1].speed for p in predicted), rows.speed_b),
     )
-    return LocalEvaluation(
-        model=manifest.version,
-        objective=DEFAULT_OBJECTIVE,
-        pairs=len({m.pair for m in data.measurements}),
-        jobs=len(rows.jobs),
-        splits=len(rows),
-        known_jobs=tuple(sorted(set(rows.jobs) & set(manifest.dataset.jobs))),
-        new_gpu_models=tuple(sorted(set(rows.gpu_model.tolist()) - set(manifest.gpu_models))),
-        oracle_percent=rounded_percent(scores.mean()),
-        oracle_worst_percent=rounded_percent(scores.min()),
-        rate_mean_error_percent=rounded_percent(rates.mean()),
-        rate_median_error_percent=rounded_percent(np.median(rates)),
-        power_mean_error_percent=rounded_percent(head_errors(rows, held_out, POWER_LEARNER).mean()),
-        rate_coverage_percent=rounded_percent(np.mean(held)),
-        power_coverage_percent=rounded_percent(
+    return {
+        "model": manifest.version,
+        "objective": DEFAULT_OBJECTIVE,
+        "pairs": len({m.pair for m in data.measurements}),
+        "jobs": len(rows.jobs),
+        "splits": len(rows),
+        "known_jobs": tuple(sorted(set(rows.jobs) & set(manifest.dataset.jobs))),
+        "new_gpu_models": tuple(sorted(set(rows.gpu_model.tolist()) - set(manifest.gpu_models))),
+        "oracle_percent": rounded_percent(scores.mean()),
+        "oracle_worst_percent": rounded_percent(scores.min()),
+        "rate_mean_error_percent": rounded_percent(rates.mean()),
+        "rate_median_error_percent": rounded_percent(np.median(rates)),
+        "power_mean_error_percent": rounded_percent(
+            head_errors(rows, held_out, POWER_LEARNER).mean()
+        ),
+        "rate_coverage_percent": rounded_percent(np.mean(held)),
+        "power_coverage_percent": rounded_percent(
             _within((p.power_w for p in predicted), rows.power_w).mean()
         ),
-        coverage_percent=rounded_percent(manifest.coverage),
-        left_out=data.left_out,
-    )
+        "coverage_percent": rounded_percent(manifest.coverage),
+        "left_out": data.left_out,
+    }
 
 
 def _within(intervals: Iterable[Interval], measured: Floats) -> npt.NDArray[np.bool_]:

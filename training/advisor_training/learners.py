@@ -95,8 +95,7 @@ class PriorRegressor(RegressorMixin, BaseEstimator):
         """What is expected, in the unit of y, shape (n,)."""
         _VALIDATION.check_is_fitted(self)
         prior, features = self._parts(_VALIDATION.validate_data(self, X, reset=False, **_TAKES))
-        predictions: Floats = np.exp(self.regressor_.predict(features)) * prior
-        return predictions
+        return np.exp(self.regressor_.predict(features)) * prior
 
     def __sklearn_tags__(self) -> Any:
         tags = cast("Any", super()).__sklearn_tags__()
@@ -108,9 +107,8 @@ class PriorRegressor(RegressorMixin, BaseEstimator):
         return extra_trees() if self.regressor is None else self.regressor
 
     def _parts(self, X: Floats) -> tuple[Floats | float, Floats]:  # noqa: N803
-        if self.prior_column is None:
-            return 1.0, X
-        return X[:, self.prior_column], np.delete(X, self.prior_column, axis=1)
+        prior = self.prior_column
+        return (1.0, X) if prior is None else (X[:, prior], np.delete(X, prior, axis=1))
 
 
 LEAST_SPEED = 1e-4
@@ -161,8 +159,7 @@ class HeadLearner:
 
     def is_measured(self, rows: Rows) -> npt.NDArray[np.bool_]:
         """In which rows it was measured; shape (n,)."""
-        finite: npt.NDArray[np.bool_] = np.isfinite(self.measured(rows))
-        return np.logical_and.reduce(finite, axis=1)
+        return np.logical_and.reduce(np.isfinite(self.measured(rows)), axis=1)
 
     def possible(self, rows: Rows, values: Floats) -> Floats:
         """Values of rows between `least` and `most`, part by part; shape (parts x n,)."""
@@ -286,11 +283,10 @@ def learned_from(
         head; its weight; and the number of the row: of two jobs each row is there once for each.
     """
     is_limited = flat(learner.measured(rows) < learner.all_served(rows))
-    values = learner.possible(rows, learner.measured(rows))
     row = np.tile(np.arange(len(rows)), len(is_limited) // len(rows))[is_limited]
     return (
         flat(rows.heads[learner.head.name])[is_limited],
-        values[is_limited],
+        learner.possible(rows, learner.measured(rows))[is_limited],
         rows.weight[row],
         row,
     )
@@ -485,8 +481,9 @@ def leave_out(
         fitted = learner(rows.take(draw.learned))
         if wanted is not None:
             return predicted(fitted, wanted, draw.tested, draw.name)
-        held_out = predicted(fitted, rows, draw.tested, draw.name)
-        return replace(held_out, tested=~draw.learned[draw.tested])
+        return replace(
+            predicted(fitted, rows, draw.tested, draw.name), tested=~draw.learned[draw.tested]
+        )
 
     # Threads: growing trees holds no lock of the interpreter, and learners cannot be pickled.
     side_by_side = _JOBLIB.Parallel(n_jobs=-1, prefer="threads", return_as="generator")

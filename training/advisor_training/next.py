@@ -23,8 +23,6 @@ Use: TypeAlias = tuple[float, ...]
 
 PairUse: TypeAlias = tuple[Use, Use]
 
-HALF_PERCENT = 50.0
-
 # Of pairs that are no different: what else is said of them then decides.
 _LEAST_DISTANCE = 0.01
 
@@ -92,13 +90,11 @@ def _use_of(profile: Profile) -> Use:
 
     A profile that begins above half of the GPU is asked where it begins.
     """
-    activity = (float(profile.values[name][-1]) / WHOLE for name in ACTIVITY)
-    limit_w = profile.power_limit_w or profile.whole_gpu_power_w
-    half = profile.at([max(HALF_PERCENT, float(profile.shares[0]))])["rate"][0]
     return (
-        *activity,
-        profile.whole_gpu_power_w / limit_w,
-        float(half) / profile.whole_gpu_rate,
+        *(float(profile.values[name][-1]) / WHOLE for name in ACTIVITY),
+        profile.whole_gpu_power_w / (profile.power_limit_w or profile.whole_gpu_power_w),
+        float(profile.at([max(WHOLE / 2, float(profile.shares[0]))])["rate"][0])
+        / profile.whole_gpu_rate,
     )
 
 
@@ -119,10 +115,8 @@ def distances(pairs: Sequence[PairUse], other: PairUse) -> Floats:
 
 def nearest(pairs: Sequence[PairUse], others: Sequence[PairUse]) -> Floats:
     """How far each pair is from the nearest of others; infinite without others; shape (pairs,)."""
-    least = np.full(len(pairs), math.inf)
-    for other in others:
-        least = np.minimum(least, distances(pairs, other))
-    return least
+    infinite = np.full(len(pairs), math.inf)
+    return np.min([infinite, *(distances(pairs, other) for other in others)], axis=0)
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -192,8 +186,6 @@ def measured_so_far(
     )
 
 
-StepKind = Literal["check", "profile", "pair"]
-
 # A pair at one split, with its part of references, settling and start-ups: 2025 pair points in
 # 264.5 GPU-minutes (docs/measurements/pairs.md).
 _PAIR_POINT_S = 7.8
@@ -217,7 +209,7 @@ class NextStep:
         minutes: GPU time, estimated; `total_minutes` with all steps before.
     """
 
-    kind: StepKind
+    kind: Literal["check", "profile", "pair"]
     jobs: tuple[str, ...]
     why: str
     minutes: float
@@ -242,20 +234,10 @@ def next_steps(so_far: MeasuredSoFar, minutes: float) -> tuple[NextStep, ...]:
         if step.minutes <= minutes:
             steps.append(step)
             minutes -= step.minutes
-    uses = {job: _use_of(profile) for job, profile in so_far.profiles.items()}
-    candidates = (
-        OpenPair(
-            jobs=jobs,
-            minutes=pair_minutes(jobs),
-            uses=(uses[jobs[0]], uses[jobs[1]]),
-            requests=so_far.requests.get(jobs, 0),
-        )
-        for jobs in _open_pairs(so_far)
-    )
     still_valid = {job: n for job, n in so_far.pairs_of.items() if job not in so_far.drifting}
     steps += (
         NextStep(kind="pair", jobs=pair.jobs, why=_why_pair(pair, so_far), minutes=pair.minutes)
-        for pair in choose_pairs(candidates, still_valid, minutes, so_far.learned)
+        for pair in choose_pairs(_open_pairs(so_far), still_valid, minutes, so_far.learned)
     )
     totals = itertools.accumulate(step.minutes for step in steps)
     return tuple(
@@ -279,17 +261,23 @@ def _checks_and_profiles(so_far: MeasuredSoFar) -> Iterator[NextStep]:
         yield NextStep(kind="profile", jobs=(job,), why=why, minutes=_PROFILE_MINUTES)
 
 
-def _open_pairs(so_far: MeasuredSoFar) -> Iterator[PairNames]:
+def _open_pairs(so_far: MeasuredSoFar) -> Iterator[OpenPair]:
     """Pairs of profiled jobs of one GPU that fit into memory, and that no measurement holds for."""
     profiled = so_far.profiles.keys() & set(so_far.jobs)
     names = sorted(job for job in profiled if so_far.profiles[job].gpus == 1)
     memory_mib = MEMORY_MIB.get(so_far.gpu_model)
+    uses = {job: _use_of(so_far.profiles[job]) for job in names}
     for a, b in itertools.combinations_with_replacement(names, 2):
         if (a, b) in so_far.measured and not {a, b} & set(so_far.drifting):
             continue
         used = so_far.profiles[a].memory_used_mib, so_far.profiles[b].memory_used_mib
         if MemoryFit(used, memory_mib).fits is not False:
-            yield a, b
+            yield OpenPair(
+                jobs=(a, b),
+                minutes=pair_minutes((a, b)),
+                uses=(uses[a], uses[b]),
+                requests=so_far.requests.get((a, b), 0),
+            )
 
 
 def pair_minutes(jobs: tuple[str, str]) -> float:

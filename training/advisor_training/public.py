@@ -23,6 +23,7 @@ import numpy as np
 from sklearn.ensemble import ExtraTreesRegressor
 
 from advisor.core.gpu import TIME_SLICED, UNCAPPED, WHOLE, Split, without_limits
+from advisor.core.records import grouped
 from advisor.core.wording import listed
 from advisor.errors import InputError
 from advisor.predict.kernels import Kernels
@@ -34,10 +35,10 @@ from advisor_models.single_window import SoloWindow, bundled_head
 
 SHIPPED = "advisor"  # the package's own answers, in `PublicFigures.off`
 
-PARTS = 7  # into which MIG cuts an A100
+_PARTS = 7  # into which MIG cuts an A100
 
 # From features and values of known rows, and features of others, the values of these.
-Learner = Callable[[Floats, Floats, Floats], Floats]
+_Learner = Callable[[Floats, Floats, Floats], Floats]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +103,7 @@ def evaluate_public(names: Sequence[str], folder: Path | None) -> Iterator[Publi
     if unknown := [name for name in names if name not in TABLES]:
         raise InputError(f"no public table is called {unknown[0]}", fix=f"name {listed(TABLES)}")
     for name in names or [name for name, table in TABLES.items() if folder or not table.files]:
-        files = TABLES[name].files
-        texts = [_file(folder, name, path) for path in files] or [bundled_table(name)]
+        texts = [_file(folder, name, path) for path in TABLES[name].files] or [bundled_table(name)]
         yield from (replace(figures, table=name) for figures in TABLES[name].judge(*texts))
 
 
@@ -139,7 +139,7 @@ def _figures(
     *,
     features: Sequence[Floats] = (),
     families: Any = None,
-    learner: Learner | None = None,
+    learner: _Learner | None = None,
     bar_percent: float | None = None,
 ) -> PublicFigures:
     """What came of it.
@@ -175,7 +175,7 @@ def _off(measured: Floats, said: Floats, *, is_factor: bool) -> Off:
     return Off(percent, bias, 100 * float(np.abs(said - measured).mean()))
 
 
-def _other_half(learner: Learner, features: Floats, measured: Floats, families: Any) -> Floats:
+def _other_half(learner: _Learner, features: Floats, measured: Floats, families: Any) -> Floats:
     # What it says of each, having seen no job of the half that its job belongs to.
     is_first = np.isin(families, np.unique(families)[::2])
     said = np.empty(len(measured))
@@ -196,7 +196,7 @@ def _linear(features: Floats, values: Floats, tested: Floats) -> Floats:
     return np.exp(ask @ np.linalg.lstsq(rows, np.log(values), rcond=1e-6)[0])
 
 
-def _constants(form: Callable[[Floats, float, float], Floats]) -> Learner:
+def _constants(form: Callable[[Floats, float, float], Floats]) -> _Learner:
     # The floor in watts and the exponent with the least error on a grid.
 
     def learner(features: Floats, values: Floats, tested: Floats) -> Floats:
@@ -209,8 +209,7 @@ def _constants(form: Callable[[Floats, float, float], Floats]) -> Learner:
 
 def _families(jobs: Iterable[tuple[str, str]]) -> Any:
     # The network of each job of a pair, without its size.
-    pattern = re.compile("[a-z]*")
-    return np.array([[pattern.findall(job.lower())[0] for job in pair] for pair in jobs])
+    return np.array([[re.findall("[a-z]*", job.lower())[0] for job in pair] for pair in jobs])
 
 
 def _twice(jobs: Iterable[str]) -> Any:
@@ -241,17 +240,14 @@ def _columns(rows: Any) -> list[Floats]:
 
 def _of_parvagpu(text: str) -> Iterator[PublicFigures]:
     # Activity is what a model does for each 1 that the GPU does at its best slice.
-    rates: dict[tuple[str, int], dict[tuple[int, int], float]] = defaultdict(dict)
-    for row in _rows(text):
-        of = rates[row["model"], int(row["batch"])]
-        of[int(row["slice"]), int(row["copies"])] = float(row["rate"])
     rows, models = list[tuple[float, ...]](), list[str]()
-    for (model, batch), by_part in rates.items():
-        best = max(rate * PARTS / part for (part, n), rate in by_part.items() if n == 1)
+    for (model, batch), its in grouped(_rows(text), lambda r: (r["model"], r["batch"])).items():
+        by_part = {(int(r["slice"]), int(r["copies"])): float(r["rate"]) for r in its}
+        best = max(rate * _PARTS / part for (part, n), rate in by_part.items() if n == 1)
         for (part, n), rate in by_part.items():
-            if part == PARTS and n > 1 and (whole := by_part.get((PARTS, 1))):
+            if part == _PARTS and n > 1 and (whole := by_part.get((_PARTS, 1))):
                 said = _said([_job(whole / best)] * n, without_limits("uncapped", n)).parts[0]
-                rows.append((rate / whole, said.speed.value, n, min(n, best / whole), batch))
+                rows.append((rate / whole, said.speed.value, n, min(n, best / whole), float(batch)))
                 models.append(model)
     kept, said, n, most, batch = _columns(rows)
     yield _figures(
@@ -268,9 +264,10 @@ def _of_parvagpu(text: str) -> Iterator[PublicFigures]:
 
 def _of_gavel(text: str) -> Iterator[PublicFigures]:
     # Nothing is known of a job, so it is taken to fill the GPU.
-    rates: dict[str, dict[tuple[str, str], float]] = defaultdict(dict)
-    for row in _rows(text):
-        rates[row["gpu"]][row["job"], row["beside"]] = float(row["rate"])
+    rates = {
+        gpu: {(row["job"], row["beside"]): float(row["rate"]) for row in its}
+        for gpu, its in grouped(_rows(text), lambda row: row["gpu"]).items()
+    }
     half = _said([_job(math.nan)] * 2, UNCAPPED).parts[0].speed.value
     for gpu, bar, feature_bar in (
         ("v100", 16.8, 11.0),
@@ -286,13 +283,12 @@ def _of_gavel(text: str) -> Iterator[PublicFigures]:
             for pair in pairs
             for job in pair
         )
-        gains = np.diff(np.array([*alone])).reshape(len(pairs), 4)
         yield _figures(
             gpu.upper(),
             "rate beside another",
             kept,
             said,
-            features=[*gains.T],
+            features=[*np.diff(np.array([*alone])).reshape(len(pairs), 4).T],
             families=_families(pairs),
             learner=_trees,
             bar_percent=bar,
@@ -315,12 +311,10 @@ def _of_gavel(text: str) -> Iterator[PublicFigures]:
 
 def _of_miso(text: str) -> Iterator[PublicFigures]:
     # Predicted as an audit does, from one window on the whole GPU.
-    steps: dict[tuple[str, str], dict[int, Mapping[str, str]]] = defaultdict(dict)
-    for row in _rows(text):
-        steps[row["job"], row["batch"]][int(row["slice"])] = row
     rows, jobs = list[tuple[float, ...]](), list[str]()
-    for (job, _), by_slice in steps.items():
-        whole = by_slice.pop(PARTS)
+    for (job, _), its in grouped(_rows(text), lambda row: (row["job"], row["batch"])).items():
+        by_slice = {int(row["slice"]): row for row in its}
+        whole = by_slice.pop(_PARTS)
         read = {name: float(whole[name]) for name in ("gpu_busy_percent", "memory_busy_percent")}
         window = SoloWindow(
             job=job,
@@ -338,15 +332,15 @@ def _of_miso(text: str) -> Iterator[PublicFigures]:
         profile = bundled_head().likeliest(window)
         for part, row in by_slice.items():
             kept = float(whole["step_s"]) / float(row["step_s"])
-            said = profile.at([WHOLE * part / PARTS], "rate")["rate"][0]
-            rows.append((kept, said, part / PARTS, window.part_of_power, *read.values()))
+            said = profile.at([WHOLE * part / _PARTS], "rate")["rate"][0]
+            rows.append((kept, said, part / _PARTS, window.part_of_power, *read.values()))
             jobs.append(job)
     table, families = np.array(rows), _twice(jobs)
     for what, bar, least in (
         ("speed on 1 to 4 of 7 slices", 17.1, 1),
         ("the same, 3 and 4 of 7", 7.4, 3),
     ):
-        of = table[:, 2] > (least - 0.5) / PARTS
+        of = table[:, 2] > (least - 0.5) / _PARTS
         kept, said, *features = _columns(table[of])
         rules = {
             "no loss": np.ones(len(kept)),
@@ -374,10 +368,11 @@ def _speed_at(features: Floats, floor_w: float, power: float) -> Floats:
 
 def _of_zeus(text: str) -> Iterator[PublicFigures]:
     # The run at the highest limit is the one without.
-    jobs: dict[tuple[str, ...], dict[float, Mapping[str, str]]] = defaultdict(dict)
-    for row in _rows(text):
-        job = tuple(row[key] for key in ("gpu", "network", "dataset", "batch", "optimizer"))
-        jobs[job][float(row["limit_w"])] = row
+    keys = "gpu", "network", "dataset", "batch", "optimizer"
+    jobs = {
+        job: {float(row["limit_w"]): row for row in its}
+        for job, its in grouped(_rows(text), lambda row: tuple(row[key] for key in keys)).items()
+    }
     for gpu, bar in (("v100", 5.0), ("a40", 7.2), ("p100", 2.9), ("rtx6000", 5.5)):
         rows, networks = list[tuple[float, ...]](), list[str]()
         most_w = max(max(by_limit) for (card, *_), by_limit in jobs.items() if card == gpu)
@@ -519,14 +514,12 @@ def _watts_at(features: Floats, floor_w: float, power: float) -> Floats:
 
 def _of_ml_energy(text: str) -> Iterator[PublicFigures]:
     # Engines of language models, each on one GPU at several batches.
-    engines: dict[tuple[str, str], list[tuple[int, float]]] = defaultdict(list)
-    for of in json.loads(text)["configurations"]:
-        if of["num_gpus"] == 1:
-            key = of["gpu_model"], of["nickname"]
-            engines[key].append((of["max_num_seqs"], of["avg_power_watts"]))
+    on_one = [of for of in json.loads(text)["configurations"] if of["num_gpus"] == 1]
+    engines = grouped(on_one, lambda of: (of["gpu_model"], of["nickname"]))
     for gpu, bar in (("H100", 4.0), ("B200", 15.5)):
         rows, models = list[tuple[float, ...]](), list[str]()
-        for (_, model), readings in (item for item in engines.items() if item[0][0] == gpu):
+        for (_, model), its in (item for item in engines.items() if item[0][0] == gpu):
+            readings = [(of["max_num_seqs"], of["avg_power_watts"]) for of in its]
             most, most_w = max(readings)
             rows += [(w / most_w, n / most, most_w) for n, w in readings if n != most]
             models += [model] * (len(readings) - 1)

@@ -66,8 +66,6 @@ def _matplotlib() -> tuple[Any, Any]:
     return importlib.import_module("matplotlib").rc_context, figure.Figure
 
 
-HTML_NAME, JSON_NAME = "evaluation.html", "evaluation.json"
-
 # Headings of the fractions by `HEADLINE`.
 _ORACLES = ("oracle", "oracle, per watt", "oracle, raw")
 
@@ -78,7 +76,10 @@ def write_evaluation(evaluation: Evaluation, folder: Path) -> tuple[Path, ...]:
     Raises:
         StoreError: the files cannot be written.
     """
-    contents = {HTML_NAME: page(evaluation).encode(), JSON_NAME: to_json(evaluation).encode()}
+    contents = {
+        "evaluation.html": page(evaluation).encode(),
+        "evaluation.json": to_json(evaluation).encode(),
+    }
     write_into(
         folder,
         lambda to: [replace_file(to / n, data, PUBLIC_FILE) for n, data in contents.items()],
@@ -131,13 +132,13 @@ def page(evaluation: Evaluation) -> str:
                 ),
                 [
                     (
-                        f"{job.job}{' (launch-bound)' if job.launch_bound else ''}",
-                        f"{job.sm_active_percent:.0f}",
-                        str(job.bars[DEFAULT_OBJECTIVE]["choices"]),
-                        *(f"{job.bars[name]['fraction_percent']:.2f}" for name in HEADLINE),
+                        f"{job['job']}{' (launch-bound)' if job['launch_bound'] else ''}",
+                        f"{job['sm_active_percent']:.0f}",
+                        str(job["bars"][DEFAULT_OBJECTIVE]["choices"]),
+                        *(f"{job['bars'][name]['fraction_percent']:.2f}" for name in HEADLINE),
                         *(
                             f"{error.mean_percent:.1f}" if error else "-"
-                            for error in (job.own, job.beside, job.power)
+                            for error in (job["own"], job["beside"], job["power"])
                         ),
                     )
                     for job in evaluation.jobs
@@ -176,8 +177,7 @@ def _scatter(name: str, caption: str, what: str, expected: Floats, measured: Flo
     svg = svg[svg.index("<svg") :].replace(_INK, "currentColor").replace(_FAINT, "var(--faint)")
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     svg = re.sub(r'(\bid="|url\(#|href="#)', rf"\1{name}-", svg)
-    label = f'<svg role="img" aria-label="{escape(caption)}" '
-    return Markup(svg.replace("<svg ", label, 1))
+    return Markup(svg.replace("<svg ", f'<svg role="img" aria-label="{escape(caption)}" ', 1))
 
 
 def _find_choices(
@@ -193,79 +193,67 @@ def _choice_figures(evaluation: Evaluation, pairs: Some = "all") -> "pd.Series[A
     return rows[rows["pairs"] == pairs].set_index(["protocol", "method", "objective"])["figures"]
 
 
-def said(evaluation: Evaluation) -> list[str]:
+def said(evaluation: Evaluation) -> Iterator[str]:
     """The sentences above the tables."""
-    parts = (_headline, _servers, _compared, _kept_limits, _accuracy, _basis, _other_gpus)
-    return [sentence for part in parts if (sentence := part(evaluation))]
-
-
-def _headline(evaluation: Evaluation) -> str:
     figures = _find_choices(evaluation, OURS, DEFAULT_OBJECTIVE)
     if not figures:
-        return "No choice could be scored."
-    return (
-        f"In {figures.choices} choices for {count_of(figures.pairs, 'pair')} of {figures.jobs} "
-        "jobs, one "
-        f"of which it has not seen, the model saves {_between(figures.saved)} of the energy "
-        "for the "
-        f"same work (median {figures.saved_median.value:.1f} %), one after the other "
-        f"where sharing does not pay; {figures.loses.value:.0f} % of the choices cost more energy. "
-        f"Work is done {figures.stp.value:.2f} times as fast, the slower job runs at "
-        f"{figures.slower.value:.0f} % of its speed alone."
-    )
-
-
-def _servers(evaluation: Evaluation) -> str:
+        yield "No choice could be scored."
+    else:
+        yield (
+            f"In {figures.choices} choices for {count_of(figures.pairs, 'pair')} of "
+            f"{figures.jobs} jobs, one of which it has not seen, the model saves "
+            f"{_between(figures.saved)} of the energy for the same work (median "
+            f"{figures.saved_median.value:.1f} %), one after the other where sharing does not pay; "
+            f"{figures.loses.value:.0f} % of the choices cost more energy. Work is done "
+            f"{figures.stp.value:.2f} times as fast, the slower job runs at "
+            f"{figures.slower.value:.0f} % of its speed alone."
+        )
     groups: tuple[tuple[str, Some], ...] = (
         ("with a server", "with a server"),
         ("without", "without a server"),
     )
-    parts = [
+    if servers := [
         f"{words} {_between(figures.saved)} ({figures.choices} choices, {figures.pairs} pairs, "
         f"{figures.jobs} jobs; missed {figures.missed.value if figures.missed else 0:.0f} %)"
         for words, pairs in groups
         if (figures := _find_choices(evaluation, OURS, DEFAULT_OBJECTIVE, pairs))
-    ]
-    return f"It saves {', '.join(parts)}." if parts else ""
-
-
-def _compared(evaluation: Evaluation) -> str:
-    others = {
-        PHYSICAL: "physics without learning",
-        "equal": "50/50",
-        "uncapped": "no limits",
-        PAPER: "the paper's method",
-        "larger-rate": "90 % for the larger raw rate",
-    }
-    parts = [
+    ]:
+        yield f"It saves {', '.join(servers)}."
+    others = [
         f"{words} {figures.saved.value:+.1f} % (costs more in {figures.loses.value:.0f} %)"
-        for method, words in others.items()
+        for method, words in {
+            PHYSICAL: "physics without learning",
+            "equal": "50/50",
+            "uncapped": "no limits",
+            PAPER: "the paper's method",
+            "larger-rate": "90 % for the larger raw rate",
+        }.items()
         if (figures := _find_choices(evaluation, method, DEFAULT_OBJECTIVE))
     ]
     ours = [
-        f"{figures.mean_percent:.1f} % by {name}"
+        f"{figures.fraction.value:.1f} % by {name}"
         for name in HEADLINE
         if (figures := _find_choices(evaluation, OURS, name))
     ]
-    return f"In the same pairs: {', '.join(parts)}. Of the oracle it reaches {', '.join(ours)}."
-
-
-def _kept_limits(evaluation: Evaluation) -> str:
+    yield f"In the same pairs: {', '.join(others)}. Of the oracle it reaches {', '.join(ours)}."
     least = QUESTIONS[DEFAULT_OBJECTIVE].min_speed
     wanted = (BY_WORKLOAD, OURS, least, "as advised")
-    for row in evaluation.limits:
-        of = tuple(row[name] for name in ("protocol", "method", "min_speed", "kept"))
-        if of == wanted and row["missed"]:
-            return (
-                f"Of the choices that share, {_between(row['missed'])} leave a job below "
-                f"{least:g} of its speed, or a server below all of its demand."
-            )
-    return "No choice shares the GPU."
-
-
-def _accuracy(evaluation: Evaluation) -> str:
+    missed = next(
+        (
+            row["missed"]
+            for row in evaluation.limits
+            if (row["protocol"], row["method"], row["min_speed"], row["kept"]) == wanted
+        ),
+        None,
+    )
+    yield (
+        f"Of the choices that share, {_between(missed)} leave a job below {least:g} of its speed, "
+        "or a server below all of its demand."
+        if missed
+        else "No choice shares the GPU."
+    )
     errors = errors_of_all_pairs(evaluation)[BY_WORKLOAD, OURS]
-    parts = [
+    misses = [
         f"{words} by {error.mean_percent:.1f} % (median {error.median_percent:.1f} %)"
         for words, error in (("rates", errors.rate), ("power", errors.power))
         if error
@@ -274,39 +262,33 @@ def _accuracy(evaluation: Evaluation) -> str:
         f"{100 * coverage.overall:.0f} % of {name}"
         for name, coverage in evaluation.coverage.items()
     ]
-    return (
-        f"It misses {' and '.join(parts)} at the nine splits. Its intervals for "
+    yield (
+        f"It misses {' and '.join(misses)} at the nine splits. Its intervals for "
         f"{evaluation.wanted_coverage:.0%} hold {' and '.join(held)}."
     )
-
-
-def _basis(evaluation: Evaluation) -> str:
     basis = evaluation.basis
-    return (
+    yield (
         f"{count_of(basis['splits'], 'split')} of {count_of(basis['pairs'], 'pair')} of "
         f"{count_of(basis['jobs'], 'job')} on {count_of(basis['cards'], 'card')} of "
         f"{', '.join(basis['gpu_models'])}; {basis['launch_bound_pairs']} of the pairs have a "
         "launch-bound job. Brackets are 95 % intervals by a bootstrap over jobs."
     )
-
-
-def _other_gpus(evaluation: Evaluation) -> str:
-    if evaluation.quick:
-        return ""
-    if not evaluation.gpus:
-        return (
-            "These pairs do not tell how good it is on another GPU model: leaving one out takes "
-            "pairs of two."
-        )
-    parts = [
+    gpus = [
         f"{_between(default.saved)} on the {gpu['left_out']} "
-        f"({default.mean_percent:.1f} % of the oracle)"
+        f"({default.fraction.value:.1f} % of the oracle)"
         for gpu in evaluation.gpus
         if (default := gpu["fractions"].get(DEFAULT_OBJECTIVE))
     ]
-    return (
-        f"Learned from the other GPU models only, and without the job, it saves {', '.join(parts)}."
-    )
+    if evaluation.gpus:
+        yield (
+            "Learned from the other GPU models only, and without the job, it saves "
+            f"{', '.join(gpus)}."
+        )
+    elif not evaluation.quick:
+        yield (
+            "These pairs do not tell how good it is on another GPU model: leaving one out takes "
+            "pairs of two."
+        )
 
 
 def _between(interval: Interval) -> str:
@@ -320,7 +302,6 @@ def printed_tables(
     figures, errors = _choice_figures(evaluation), errors_of_all_pairs(evaluation)
     # Every method and rule by energy for the same work, a job left out at a time.
     unseen = figures.xs((BY_WORKLOAD, DEFAULT_OBJECTIVE), level=("protocol", "objective"))
-    best_first = sorted(unseen.items(), key=lambda row: -row[1].saved.value)
     # Mean fraction of the oracle by other objectives, among the nine splits, any speed allowed.
     cells = figures[BY_WORKLOAD].map(attrgetter("fraction")).map(_bounded)
     rows = cells.unstack(sort=False).reindex(columns=[*objectives]).fillna("-").itertuples()
@@ -344,7 +325,7 @@ def printed_tables(
                     *(f"{f.slower.value:.0f}", f"{f.shared.value:.0f}", _bounded(f.missed, 0)),
                     *(_bounded(f.fraction), f"{f.worst_percent:.1f}"),
                 )
-                for method, f in best_first
+                for method, f in sorted(unseen.items(), key=lambda row: -row[1].saved.value)
             ],
         ),
         _TextTable(
@@ -477,17 +458,16 @@ def gpu_tables(evaluation: Evaluation) -> list[_TextTable]:
     ]  # fmt: skip
 
 
-def _gpu_cells(found: Mapping[str, Any]) -> Iterator[str]:
+def _gpu_cells(found: Mapping[str, Any]) -> tuple[str, ...]:
     fractions: Mapping[str, ChoiceFigures] = found["fractions"]
-    default = fractions.get(DEFAULT_OBJECTIVE)
-    yield _bounded(default and default.saved)
-    yield _lose(default)
-    for name in (DEFAULT_OBJECTIVE, RAW_OBJECTIVE):
-        figures = fractions.get(name)
-        yield _mean_of(figures)
-        yield f"{figures.worst_percent:.1f}" if figures else "-"
-    yield from _error_cells(found["errors"])
-    yield from (f"{100 * part:.1f}" for part in found["held"].values())
+    default, raw = fractions.get(DEFAULT_OBJECTIVE), fractions.get(RAW_OBJECTIVE)
+    return (
+        *(_bounded(default and default.saved), _lose(default)),
+        *(_mean_of(default), f"{default.worst_percent:.1f}" if default else "-"),
+        *(_mean_of(raw), f"{raw.worst_percent:.1f}" if raw else "-"),
+        *_error_cells(found["errors"]),
+        *(f"{100 * part:.1f}" for part in found["held"].values()),
+    )
 
 
 def _worst_choices(evaluation: Evaluation, objective: str) -> _TextTable:
@@ -524,7 +504,7 @@ def _lose(figures: ChoiceFigures | None) -> str:
 
 
 def _mean_of(figures: ChoiceFigures | None) -> str:
-    return f"{figures.mean_percent:.2f}" if figures else "-"
+    return f"{figures.fraction.value:.2f}" if figures else "-"
 
 
 def _error_cells(errors: Errors) -> Iterator[str]:

@@ -16,11 +16,9 @@ import itertools
 import json
 import math
 import shutil
-from collections import Counter
 from collections.abc import (
     Callable,
     Generator,
-    Hashable,
     Iterable,
     Iterator,
     Mapping,
@@ -348,8 +346,7 @@ def too_fast(pairs: Iterable[PairPoint], alone: Iterable[SoloPoint]) -> Iterator
     profiles = make_profiles(alone)
     for point in pairs:
         for job, share, rate in _rates(point):
-            profile = profiles.get((job, point.gpu_model))
-            if profile is None:
+            if (profile := profiles.get((job, point.gpu_model))) is None:
                 continue
             # At a share below the profile, that at its smallest.
             limit = float(profile.at([max(share, float(profile.shares[0]))])["rate"][0])
@@ -381,45 +378,36 @@ def _too_many(fresh: Iterable[PairPoint], learned: int) -> Iterator[_Refused]:
     This limits how many points one token contributes per retraining.
     """
     most = max(LEAST_TAUGHT, int(MOST_TAUGHT * learned))
-    counts: Counter[str] = Counter()
-    for point in sorted(fresh, key=lambda point: (point.started_at, point.point_id)):
-        if point.written_by is not None:
-            counts[point.written_by] += 1
-            if counts[point.written_by] > most:
-                why = f"{point.written_by} teaches {most} pairs at most in one run"
-                yield _refuse(point, "too-many", f"{why}; the others come in the next ones")
+    in_order = sorted(fresh, key=lambda point: (point.started_at, point.point_id))
+    for writer, points in grouped(in_order, lambda point: point.written_by).items():
+        why = f"{writer} teaches {most} pairs at most in one run; the others come in the next ones"
+        yield from (
+            _refuse(point, "too-many", why) for point in points[most:] if writer is not None
+        )
 
 
 def _refused_alone(new: PointSet, now: datetime) -> Iterator[_Refused]:
+    """Points with a moment, a share or a number that is none, or with a power that cannot be.
+
+    That is more than the limit or less than the idle GPU, by more than instruments disagree.
+    """
     for point in new:
-        if why := _malformed(point, now):
-            yield _refuse(point, "malformed", why)
-        elif why := _impossible_power(point):
+        if fault := moment_fault(point.started_at, now):
+            yield _refuse(point, "malformed", fault)
+        for job, share, rate in _rates(point):
+            if not (0 < share <= 100 and 0 <= rate < math.inf):
+                yield _refuse(point, "malformed", f"{job} at {share:g} % with {rate:g}/s")
+        power, limit, idle = point.power_w, point.power_limit_w, point.idle_power_w
+        if power is not None and not 0 <= power < math.inf:
+            yield _refuse(point, "malformed", f"power_w is {power:g}")
+        if not 0 < point.window_s < math.inf:
+            yield _refuse(point, "malformed", f"window_s is {point.window_s:g}")
+        if power is not None and limit is not None and power > (1 + COUNTER_BOUND) * limit:
+            why = f"{power:.0f} W is above the limit of {limit:.0f} W"
             yield _refuse(point, "impossible", why)
-
-
-def _malformed(point: Point, now: datetime) -> str | None:
-    """What makes a point unreadable: a moment, a share or a number that is none."""
-    if fault := moment_fault(point.started_at, now):
-        return fault
-    for job, share, rate in _rates(point):
-        if not (0 < share <= 100 and 0 <= rate < math.inf):
-            return f"{job} at {share:g} % with {rate:g}/s"
-    if point.power_w is not None and not 0 <= point.power_w < math.inf:
-        return f"power_w is {point.power_w:g}"
-    return None if 0 < point.window_s < math.inf else f"window_s is {point.window_s:g}"
-
-
-def _impossible_power(point: Point) -> str | None:
-    """More than the limit or less than the idle GPU, by more than instruments disagree."""
-    power, limit, idle = point.power_w, point.power_limit_w, point.idle_power_w
-    if power is None:
-        return None
-    if limit is not None and power > (1 + COUNTER_BOUND) * limit:
-        return f"{power:.0f} W is above the limit of {limit:.0f} W"
-    if idle is not None and power < (1 - COUNTER_BOUND) * idle:
-        return f"{power:.0f} W is below the {idle:.0f} W of the idle GPU"
-    return None
+        if power is not None and idle is not None and power < (1 - COUNTER_BOUND) * idle:
+            why = f"{power:.0f} W is below the {idle:.0f} W of the idle GPU"
+            yield _refuse(point, "impossible", why)
 
 
 def _copies(new: PointSet, others: PointSet) -> Iterator[_Refused]:
@@ -428,11 +416,9 @@ def _copies(new: PointSet, others: PointSet) -> Iterator[_Refused]:
     Of unlike ones count those that `undisputed` has. What was learned from already stays: else a
     copy would take it away.
     """
-    by_window: dict[Hashable, dict[str, Point]] = {}
-    for point in new:
-        by_window.setdefault(window_of(point), {})[point.point_id] = point
     first_ids = {window_of(point): point.point_id for point in others}
-    for window, copies in by_window.items():
+    for window, its in grouped(new, window_of).items():
+        copies = {point.point_id: point for point in its}
         if window not in first_ids and len(set(map(claim_of, copies.values()))) > 1:
             whose = sorted(set(map(author_of, copies.values())))
             why = (
@@ -618,10 +604,10 @@ def training_set(points: PointSet) -> TrainingSet:
     """
     made_from = make_training_set(points.pairs, points.profiled, points.references)
     # What rows count by their age, measured from the newest of them; shape (n,).
-    begun: dict[tuple[str, ...], datetime] = {}
-    for point in points.pairs:
-        key, at = measurement_of(point), _moment_of(point, _LONG_AGO)
-        begun[key] = min(begun.get(key, at), at)
+    begun = {
+        key: min(_moment_of(point, _LONG_AGO) for point in its)
+        for key, its in grouped(points.pairs, measurement_of).items()
+    }
     at = [begun[key] for key in _measurements(made_from.rows)]
     days = np.array([(max(at) - moment) / timedelta(days=1) for moment in at])
     weights = np.maximum(0.5 ** (days / HALF_LIFE_DAYS), _LEAST_WEIGHT)
@@ -698,11 +684,6 @@ class RetrainReport:
     launches_left_out: tuple[LeftOut, ...] = ()
     compared: tuple[ComparedFigure, ...] = ()
     removed: tuple[str, ...] = ()
-
-    @property
-    def is_silent(self) -> bool:
-        """Whether there is nothing to tell: nothing was trained and nothing left out."""
-        return self.outcome == "nothing-new" and not self.left_out
 
     @property
     def summary(self) -> str:

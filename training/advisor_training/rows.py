@@ -23,7 +23,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -118,11 +118,6 @@ class SoloReference:
     slowdown: float
 
 
-Classes: TypeAlias = Mapping[tuple[str, str], str]
-"""Of each (GPU model, job) how much of the GPU it uses alone: compute, then memory, each H (at
-least 50 %) or L. Jobs that lack a counter are in no class."""
-
-
 def whole_gpu(solos: Iterable[SoloPoint]) -> list[SoloPoint]:
     """The points that can be divided by: the whole GPU, with a rate and a power."""
     return [p for p in solos if p.share_percent == 100 and p.rate > 0 and (p.power_w or 0) > 0]
@@ -166,14 +161,17 @@ def solo_reference(
     rate = statistics.median(point.rate for point in nearest)
     power_w = statistics.median(p.power_w for p in nearest if p.power_w is not None)
     serving = serving_of(nearest)
-    alone = serving.rate_alone(rate) if serving else rate
     runs = grouped(fitting, lambda point: (point.run, point.gpu_uuid)).values()
     fastest = max(statistics.median(point.rate for point in of_run) for of_run in runs)
-    return SoloReference(alone, power_w, 1 - rate / fastest)
+    return SoloReference(serving.rate_alone(rate) if serving else rate, power_w, 1 - rate / fastest)
 
 
-def job_classes(solos: Sequence[SoloPoint]) -> Classes:
-    """The class of each (GPU model, job) from its points on the whole GPU, medians over all."""
+def job_classes(solos: Sequence[SoloPoint]) -> Mapping[tuple[str, str], str]:
+    """The class of each (GPU model, job) from its points on the whole GPU, medians over all.
+
+    How much of the GPU it uses alone: compute, then memory, each H (at least 50 %) or L. Jobs that
+    lack a counter are in no class.
+    """
     classes: dict[tuple[str, str], str] = {}
     for key, points in grouped(solos, lambda point: (point.gpu_model, point.job)).items():
         compute = _median_of(points, "sm_active_percent")
@@ -211,13 +209,12 @@ _LEAST_USED = 0.75
 
 def kinds_of(points: Sequence[PairPoint]) -> list[_SplitKind]:
     """The kind of each point; those of one pair, card and run are looked at together."""
-    groups = {
-        key: {split_of(point) for point in of_measurement if uses_the_gpu(point)}
-        for key, of_measurement in grouped(points, measurement_of).items()
-    }
     limited = {
         key
-        for key, splits in groups.items()
+        for key, splits in {
+            key: {split_of(point) for point in of_measurement if uses_the_gpu(point)}
+            for key, of_measurement in grouped(points, measurement_of).items()
+        }.items()
         for beside_itself in [key[0] == key[1]]
         if len(splits) <= how_many(beside_itself=beside_itself)
         if is_full(splits, beside_itself=beside_itself)
@@ -257,8 +254,7 @@ def split_of(point: PairPoint) -> Split:
 
     A job at 90 % next to itself at 10 % is what it is at 10 % next to itself at 90 %.
     """
-    shares = tuple(part.share_percent for part in _in_split_order(point))
-    return Split(shares, _sharing(point))
+    return Split(tuple(part.share_percent for part in _in_split_order(point)), _sharing(point))
 
 
 def _in_split_order(point: PairPoint) -> list[PointPart]:
@@ -403,8 +399,7 @@ def make_measurements(
         else:
             readable.append(point)
     for group in grouped(readable, measurement_of).values():
-        made = _measurement(group, references)
-        if isinstance(made, str):
+        if isinstance(made := _measurement(group, references), str):
             left_out[made] += len(group)
         elif full and not made.is_full:
             left_out[_NOT_FULL] += len(group)
@@ -667,8 +662,7 @@ class Data:
 
     def profiles_of(self, measurement: Measurement) -> tuple[Profile, Profile]:
         """Of both jobs on the GPU model of the measurement, in its order."""
-        model = measurement.gpu_model
-        first, second = measurement.jobs
+        (first, second), model = measurement.jobs, measurement.gpu_model
         return self.profiles[first, model], self.profiles[second, model]
 
     def with_launch_bound(self) -> npt.NDArray[np.bool_]:
@@ -712,15 +706,13 @@ def make_data(
     measurements = tuple(m for m in made if _is_profiled(m, profiles))
     above_w = active_idle_fill(measurements, profiles)
     profiles = {key: with_active_idle(profile, above_w) for key, profile in profiles.items()}
-    rows = make_rows(measurements, profiles)
     missing = sum(m.points for m in made) - sum(m.points for m in measurements)
-    without = [LeftOut(UNPROFILED, missing)] if missing else []
     return Data(
-        rows=rows,
+        rows=make_rows(measurements, profiles),
         measurements=measurements,
         profiles=profiles,
         active_idle_fill=above_w,
-        left_out=(*left_out, *unused, *without),
+        left_out=(*left_out, *unused, *([LeftOut(UNPROFILED, missing)] if missing else [])),
     )
 
 
@@ -901,8 +893,7 @@ def with_launches(measured: PointSet, settings: Settings) -> PointSet:
         return measured
     borrowed = profiles_that_lack(observations, measured.profiled, bundled_solo_points())
     profiled = (*measured.profiled, *with_right_results(with_solo_flags(borrowed)))
-    taught = taught_here(observations, profiled, settings.home)
-    if not taught.pairs:
+    if not (taught := taught_here(observations, profiled, settings.home)).pairs:
         return replace(measured, left_out=(*measured.left_out, *taught.left_out))
     of_launches = _checked(taught.pairs, profiled, taught.references, ())
     counts = PointsSource(OF_LAUNCHES, len(taught.pairs), len(taught.references))
@@ -1001,8 +992,7 @@ def teach(
     for given in {observation.point_id: observation for observation in observations}.values():
         check = (checks or {}).get(given.gpu_model)
         # Older versions did not keep the units of a GPU.
-        units_total = given.units_total or (check and check.units_total)
-        observation = replace(given, units_total=units_total)
+        observation = replace(given, units_total=given.units_total or (check and check.units_total))
         alone = [
             (part, solos.get((part.job, observation.gpu_model), ())) for part in observation.parts
         ]
@@ -1198,9 +1188,9 @@ def load_dataset(
 
 
 def _alone_of(file: str | Path | None) -> list[SoloPoint]:
-    bundled = (bundled_reference_points, bundled_solo_points, bundled_set_references)
-    records = read_points(Path(file)) if file else [point for read in bundled for point in read()]
-    return [point for point in records if isinstance(point, SoloPoint)]
+    if file:
+        return [point for point in read_points(Path(file)) if isinstance(point, SoloPoint)]
+    return [*bundled_reference_points(), *bundled_solo_points(), *bundled_set_references()]
 
 
 def _frame_row(point: Record, solos: Mapping[str, Sequence[SoloPoint]] | None) -> dict[str, Any]:

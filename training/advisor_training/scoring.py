@@ -123,8 +123,7 @@ def _strata(rows: Rows, held_out: HeldOut, learner: HeadLearner) -> Names:
     strata = rows.situation[row]
     if learner.head.limit_of is None:
         return strata
-    expected = held_out.heads[learner.head.name][:, 0]
-    at_limit = expected >= NEAR_LIMIT * rows.power_limit_w[row]
+    at_limit = held_out.heads[learner.head.name][:, 0] >= NEAR_LIMIT * rows.power_limit_w[row]
     # What is uncapped has no such place in its name.
     return np.where(at_limit, np.char.replace(strata, f"{SPLIT}, ", f"{LIMITED}, "), strata)
 
@@ -238,15 +237,13 @@ def residuals_of(rows: Rows, held_out: HeldOut, learner: HeadLearner) -> Residua
     parts = predicted.shape[1]
     measured = learner.possible(tested, learner.measured(tested))
     expected = learner.possible(tested, predicted)
-    residuals = Residuals(
+    return Residuals(
         np.log(measured / expected),
         np.tile(held_out.left_out, parts),
         np.tile(_beside(rows, held_out), parts),
         _strata(rows, held_out, learner),
         tested.gpu_model if learner.head.of == "pair" else None,
-    )
-    short = 2 * flat(learner.all_served(tested)) - 1
-    return residuals.take(np.minimum(measured, expected) < short)
+    ).take(np.minimum(measured, expected) < 2 * flat(learner.all_served(tested)) - 1)
 
 
 def efficiency_residuals(rows: Rows, held_out: HeldOut) -> Residuals:
@@ -350,10 +347,8 @@ def measured_coverage(residuals: Residuals) -> Coverage:
     overall: list[float] = []
     strata: dict[str, list[float]] = {}
     for job in np.unique(residuals.left_out):
-        tested = residuals.take(residuals.left_out == job)
         bounds = bounds_of(residuals.take((residuals.left_out != job) & (residuals.beside != job)))
-        bounded = _bounded(tested, bounds)
-        if not len(bounded):
+        if not len(bounded := _bounded(residuals.take(residuals.left_out == job), bounds)):
             continue
         low, high = _ends(bounded, bounds)
         held = (low <= bounded.values) & (bounded.values <= high)
@@ -373,8 +368,7 @@ def measured_coverage(residuals: Residuals) -> Coverage:
 
 def _reach(residuals: Residuals, bounds: Strata) -> tuple[Floats, Floats]:
     """Residuals in parts of the bound on their side, and weights that add up to 1."""
-    bounded = _bounded(residuals, bounds)
-    if not len(bounded):
+    if not len(bounded := _bounded(residuals, bounds)):
         raise InputError(
             "no pair was measured at a share whose error is known",
             fix="measure pairs at the nine splits and uncapped: advisor colocate",
@@ -410,10 +404,9 @@ def _weights(residuals: Residuals) -> Floats:
 
 
 def _bounds(residuals: Residuals, coverage: float) -> LogBounds:
-    jobs = len(np.unique(residuals.left_out))
     order = np.argsort(residuals.values, kind="stable")
     values, weights = residuals.values[order], _weights(residuals)[order]
-    outside = (1 - min(1.0, coverage * (1 + 1 / jobs))) / 2
+    outside = (1 - min(1.0, coverage * (1 + 1 / len(np.unique(residuals.left_out))))) / 2
     return LogBounds(
         low=-_quantile(-values[::-1], weights[::-1], 1 - outside),
         high=_quantile(values, weights, 1 - outside),
@@ -530,10 +523,9 @@ def noise_scores(measurements: Iterable[Measurement], objective: Objective) -> l
     at safe counts are not compared: they have too few splits in common. There is a score for each
     ordered couple of takes of a pair; none where no pair was taken twice.
     """
-    by_pair = grouped(measurements, lambda m: m.pair).items()
     return [
         score
-        for pair, of_pair in by_pair
+        for pair, of_pair in grouped(measurements, lambda m: m.pair).items()
         for takes in _alike(
             [results for m in of_pair for results in m.repeats], beside_itself=pair[0] == pair[1]
         )
@@ -546,8 +538,7 @@ def _alike(takes: Sequence[ResultsBySplit], *, beside_itself: bool) -> list[list
     groups: list[list[ResultsBySplit]] = []
     for take in takes:
         for group in groups:
-            common = set(take).intersection(*group)
-            if is_full(common, beside_itself=beside_itself):
+            if is_full(set(take).intersection(*group), beside_itself=beside_itself):
                 group.append(take)
                 break
         else:
@@ -676,8 +667,7 @@ def errors_of(data: Data, held_out: HeldOut, which: Mask) -> Errors:
 
 def error(expected: Floats, measured: Floats) -> Error | None:
     """The relative errors in short; values measured as 0 have none. None of no values."""
-    positive = measured > 0
-    if not positive.any():
+    if not (positive := measured > 0).any():
         return None
     errors = 100 * np.abs(expected[positive] / measured[positive] - 1)
     return Error(float(errors.mean()), float(np.median(errors)))
@@ -721,8 +711,7 @@ def bounds_without(rows: Rows, held_out: HeldOut, name: str, jobs: tuple[str, st
     a, b = rows.job_a[held_out.row], rows.job_b[held_out.row]
     others = held_out.take((held_out.left_out != name) & ~np.isin(a, jobs) & ~np.isin(b, jobs))
     # Jobs count the same. Where pairs or runs were left out, an error is of the first job.
-    is_job = np.isin(others.left_out, rows.jobs)
-    of_job = np.where(is_job, others.left_out, rows.job_a[others.row])
+    of_job = np.where(np.isin(others.left_out, rows.jobs), others.left_out, rows.job_a[others.row])
     return bounds_of(residuals_of(rows, replace(others, left_out=of_job), SPEED_LEARNER))
 
 
@@ -814,11 +803,12 @@ def choose(
     profiles' rates; `tie` is that of `advisor.core.objectives`. They may be scored by
     another question. Measurements in which nothing is worth anything are left out.
     """
-    choices = (
-        _scored(data, key, _pick(data, key, options, question, tie), judged_by or question)
+    judge = judged_by or question
+    return [
+        choice
         for key, options in _expected(data, held_out, question)
-    )
-    return [choice for choice in choices if choice]
+        if (choice := _scored(data, key, _pick(data, key, options, question, tie), judge))
+    ]
 
 
 def choose_by_rule(
@@ -829,8 +819,7 @@ def choose_by_rule(
     Measurements that lack what it chooses are left out.
     """
     named = ((key, RULES[rule](data, data.measurements[key[1]])) for key in keys)
-    choices = (_scored(data, key, name, question) for key, name in named)
-    return [choice for choice in choices if choice]
+    return [choice for of in named if (choice := _scored(data, *of, question))]
 
 
 def _larger_rate(data: Data, measurement: Measurement) -> str:
@@ -994,11 +983,6 @@ class ChoiceFigures:
     p10_percent: float
     worst_percent: float
     over: Mapping[str, Mapping[str, float]]
-
-    @property
-    def mean_percent(self) -> float:
-        """Mean fraction of the oracle."""
-        return self.fraction.value
 
 
 def figures_of(choices: Sequence[Choice]) -> ChoiceFigures | None:

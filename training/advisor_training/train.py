@@ -136,7 +136,7 @@ DRAWS = 5
 
 def gpu_models(rows: Rows) -> list[str]:
     """GPU models that can be left out; none where there is one only."""
-    names = [str(name) for name in np.unique(rows.gpu_model)]
+    names = np.unique(rows.gpu_model).tolist()
     return [name for name in names if _is_enough(rows, rows.gpu_model == name)]
 
 
@@ -181,11 +181,10 @@ def carry_over(
         )
     jobs = rows.take(~mask).jobs
     learned_jobs = sorted(set(rows.take(mask).jobs) - set(jobs))
-    draws = [Draw(job, ~mask & ~rows.of(job), rows.of(job)) for job in jobs]
     held_out = leave_out(
         rows,
         learner,
-        draws,
+        [Draw(job, ~mask & ~rows.of(job), rows.of(job)) for job in jobs],
         lambda _, done, total: progress(name, done, total) if progress else None,
     )
     if learned_jobs:
@@ -556,8 +555,9 @@ def _figures(
         figures[f"{word}_worst"] = float(scores.min())
     for kind, where in (("nine", ""), ("uncapped", "uncapped_")):
         for learner in learners:
-            errors = head_errors(rows, held_out, learner, kind)
-            figures[f"{where}{figure_word(learner.head.name)}_mean_error"] = float(errors.mean())
+            figures[f"{where}{figure_word(learner.head.name)}_mean_error"] = float(
+                head_errors(rows, held_out, learner, kind).mean()
+            )
     figures["rate_median_error"] = float(np.median(head_errors(rows, held_out, SPEED_LEARNER)))
     held = {f"{figure_word(n)}_coverage": part.overall for n, part in calibrated.held.items()}
     return {f"{name}_percent": round(100 * v, 3) for name, v in (figures | held).items()}
@@ -578,7 +578,6 @@ def make_artefact(
     """
     rows = made_from.rows
     inputs = {n: flat(values[..., 1:]).astype(np.float32) for n, values in rows.heads.items()}
-    files = trees_files(trained.regressors.by_head, inputs)
     manifest = Manifest(
         schema=SCHEMA,
         version="",
@@ -602,7 +601,7 @@ def make_artefact(
         libraries={name: metadata.version(name) for name in LIBRARIES},
         files={},
     )
-    return named(manifest, {**files, **more})
+    return named(manifest, {**trees_files(trained.regressors.by_head, inputs), **more})
 
 
 def _trained_head(learner: HeadLearner, rows: Rows, calibrated: Calibrated) -> TrainedHead:
@@ -619,8 +618,6 @@ def _trained_head(learner: HeadLearner, rows: Rows, calibrated: Calibrated) -> T
         intervals=calibrated.intervals[head.name],
     )
 
-
-Indices = npt.NDArray[np.int64]
 
 _LEARNERS = {learner.head.name: learner for learner in (*HEAD_LEARNERS, *OPTIONAL_LEARNERS)}
 
@@ -641,7 +638,7 @@ class TrainingData:
     weight: Floats
     jobs: Names
 
-    def folds(self) -> Iterator[tuple[Indices, Indices]]:
+    def folds(self) -> Iterator[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]:
         """For each job the rows without it and those with it: the `cv` of `cross_val_score`."""
         for job in np.unique(self.jobs):
             is_tested = np.any(self.jobs == job, axis=1)
@@ -674,9 +671,10 @@ def training_data(
     learner = _LEARNERS[head]
     usable = rows.take(learner.is_measured(rows))
     features, values, weight, row = learned_from(learner, usable)
-    frame: Any = importlib.import_module("pandas").DataFrame
     return TrainingData(
-        X=frame(features, columns=["prior", *feature_names_of(learner.head.features_of)]),
+        X=importlib.import_module("pandas").DataFrame(
+            features, columns=["prior", *feature_names_of(learner.head.features_of)]
+        ),
         y=values,
         weight=weight,
         jobs=np.column_stack([usable.job_a, usable.job_b])[row],
@@ -756,14 +754,13 @@ def _left_out_errors(profiles: Sequence[Profile]) -> Iterator[LeftOutJob]:
             for missing in ((), COUNTERS):
                 window = blind(window_of(p), missing)
                 estimate = model.estimate(window)
-                errors = _errors_of_estimate(p, estimate)
                 yield LeftOutJob(
                     family=family_of(p.job),
                     is_server=kind_of(p) == "server",
                     missing=missing,
                     sm=round(estimate.sm, 4),
                     part_of_power=round(window.part_of_power, 4),
-                    errors=tuple(errors.round(4).tolist()),
+                    errors=tuple(_errors_of_estimate(p, estimate).round(4).tolist()),
                 )
 
 
@@ -791,9 +788,9 @@ def _kept_at_shares(profile: Profile) -> tuple[Floats, Floats, dict[str, Floats]
     window = window_of(profile)
     sm, dram = (window.read(name) / WHOLE for name in COUNTERS)
     shares = profile.shares[:-1].tolist()
-    over_w = profile.values["power_w"][:-1] - profile.idle_power_w
     kept = {
         "rate": np.minimum(1.0, profile.values["rate"][:-1] / profile.values["rate"][-1]),
-        "power": over_w / (window.power_w - window.idle_power_w),
+        "power": (profile.values["power_w"][:-1] - profile.idle_power_w)
+        / (window.power_w - window.idle_power_w),
     }
     return share_features(window, sm, dram, shares), prior_kept(sm, shares), kept

@@ -255,22 +255,23 @@ def plan(service: Service, wanted: LaunchRequest, caller: Caller) -> LaunchSpec:
         AdvisorError: as `launch`.
     """
     spec = _spec(service, wanted, caller)[0]
-    # The same without commands, variables, paths and addresses of its jobs.
-
-    def named(part: LaunchPart) -> LaunchPart:
-        job = part.job
-        named_job = Job(
-            name=job.name,
-            command=(),
-            progress=ProgressSettings(unit=job.progress.unit),
-            memory_mib=job.memory_mib,
-            offered_rate=job.offered_rate,
-            max_p99_ms=job.max_p99_ms,
-        )
-        return replace(part, job=named_job)
-
-    pairs = (replace(pair, parts=tuple(map(named, pair.parts))) for pair in spec.pairs)
+    pairs = (replace(pair, parts=tuple(map(_named, pair.parts))) for pair in spec.pairs)
     return replace(spec, pairs=tuple(pairs))
+
+
+def _named(part: LaunchPart) -> LaunchPart:
+    """The same without the command, variables, paths and addresses of its job."""
+    return replace(
+        part,
+        job=Job(
+            name=part.job.name,
+            command=(),
+            progress=ProgressSettings(unit=part.job.progress.unit),
+            memory_mib=part.job.memory_mib,
+            offered_rate=part.job.offered_rate,
+            max_p99_ms=part.job.max_p99_ms,
+        ),
+    )
 
 
 def stop(service: Service, launch_id: str, audited: RequestAudit) -> LaunchStatus:
@@ -286,7 +287,7 @@ def stop(service: Service, launch_id: str, audited: RequestAudit) -> LaunchStatu
     if status.over:
         return status
     with audited.of("launch.stop", launch_id):
-        folder = _folder_reached(service, launch_id, f"advisor launches stop {launch_id}")
+        folder = _folder(service, launch_id, f"advisor launches stop {launch_id}")
         folder.ask_stop()
         close_unclaimed(folder)
     return current_status(folder)
@@ -340,7 +341,7 @@ def listed(service: Service, *, active: bool, limit: int, before: str | None) ->
         StoreError: the database does not answer.
     """
     rows = service.state.launches(active_only=active, limit=limit, before=before)
-    statuses = [_status_of(service, row) for row in rows]
+    statuses = (_status_of(service, row) for row in rows)
     return [status for status in statuses if not (active and status.over)]
 
 
@@ -351,28 +352,28 @@ def _check_launchable(service: Service, names: Iterable[str]) -> None:
         InputError: there is one.
     """
     launchable = set(service.engine.jobs.launchable())
-    for name in dict.fromkeys(names):
-        if name not in launchable:
-            raise InputError(
-                f"there is no job {name} to launch",
-                why="only jobs with a good job file on the server can be launched",
-                fix="see `launchable` in GET /v1/jobs",
-            )
+    if unknown := next((name for name in names if name not in launchable), None):
+        raise InputError(
+            f"there is no job {unknown} to launch",
+            why="only jobs with a good job file on the server can be launched",
+            fix="see `launchable` in GET /v1/jobs",
+        )
 
 
-def _folder_reached(service: Service, launch_id: str, command: str) -> LaunchFolder:
+def _folder(service: Service, launch_id: str, command: str) -> LaunchFolder:
     """The folder of a launch in which its supervisor can be asked for something.
 
     Args:
         service: Of this host and home.
-        launch_id: Of one that there is.
+        launch_id: Of the launch.
         command: The same request at the command line, for the error.
 
     Raises:
         BusyError: the folder is lost.
         _OtherHostError: it runs on another host, or under another home of this one.
-        OSError, StoreError: as `find`.
+        HTTPException, OSError, StoreError: as `find`.
     """
+    find(service, launch_id)
     if folder := _folder_here(service, launch_id):
         return folder
     row = service.state.launch(launch_id)
@@ -397,9 +398,10 @@ def request_hash(wanted: LaunchRequest) -> str:
 def _spec(service: Service, wanted: LaunchRequest, caller: Caller) -> tuple[LaunchSpec, Gpu]:
     wanted.check()
     _check_launchable(service, (job.job for pair in wanted.pairs for job in pair))
-    gpu = with_units(find_gpu(str(wanted.gpu)), service.settings)
-    launch = ResolvedLaunch(request=wanted, card=gpu, asked_by=caller.name)
-    return make_spec(launch, service.settings), gpu
+    card = with_units(find_gpu(str(wanted.gpu)), service.settings)
+    return make_spec(
+        ResolvedLaunch(request=wanted, card=card, asked_by=caller.name), service.settings
+    ), card
 
 
 def _status_of(service: Service, row: LaunchRow) -> LaunchStatus:
@@ -446,9 +448,10 @@ def join(
     if join_id and (before := read_request(folder, join_id)):
         return join_status(folder, join_id, before)
     _check_launchable(service, [name])
-    gpu = find_gpu(folder.read_status().gpu_uuid or folder.read_spec().gpu)
-    card = with_units(gpu, service.settings)
-    launch = ResolvedLaunch(request=wanted, card=card, asked_by=caller.name)
+    gpu = folder.read_status().gpu_uuid or folder.read_spec().gpu
+    launch = ResolvedLaunch(
+        request=wanted, card=with_units(find_gpu(gpu), service.settings), asked_by=caller.name
+    )
     request = make_join(folder, name, wanted.share_percent, launch, service.settings)
     share_percent = request.pairs[0].split.shares[-1]
     with audited.of("launch.join", f"{launch_id}: {name} at {share_percent:g} %"):
@@ -467,11 +470,6 @@ def find_join(service: Service, launch_id: str, join_id: str, caller: Caller) ->
     if (request := read_request(folder, join_id)) is None:
         raise HTTPException(404, f"{launch_id} has no request to join {join_id}.")
     return _visible_job(join_status(folder, join_id, request), caller)
-
-
-def _folder(service: Service, launch_id: str, command: str) -> LaunchFolder:
-    find(service, launch_id)
-    return _folder_reached(service, launch_id, command)
 
 
 # Rows at the first look, and at each later one, which finds few that are new.
@@ -504,22 +502,17 @@ class Books:
         """
         horizon, there = f"{now - _LONGEST:%Y%m%d}", frozenset(active)
         # One that ran for long may stand behind many that are newer.
-        gone = (
-            self._state.launch(launch_id) for launch_id in self._active - there - self.ended.keys()
-        )
-        self._take(row for row in gone if row)
+        self._take(filter(None, map(self._state.launch, self._active - there - self.ended.keys())))
         for rows in self._pages(_PAGE if self._is_first else _FEW):
             if not (self._take(rows) or self._is_first) or rows[-1].launch_id < horizon:
                 break
         self._active, self._is_first = there, False
-        oldest = now - _LONGEST
         self.ended = {
             launch_id: status
             for launch_id, status in self.ended.items()
-            if launch_id >= horizon or ((ran := status.ran(now)) and ran[1] > oldest)
+            if launch_id >= horizon or ((ran := status.ran(now)) and ran[1] > now - _LONGEST)
         }
-        shown = sorted(self.newest, reverse=True)[:MOST_ENDED]
-        self.newest = {launch_id: self.newest[launch_id] for launch_id in shown}
+        self.newest = dict(sorted(self.newest.items(), reverse=True)[:MOST_ENDED])
 
     def _take(self, rows: Iterable[LaunchRow]) -> bool:
         """Whether one of them is over that was not known to be."""
@@ -595,8 +588,9 @@ class Board:
                 prices=service.settings.policy.prices,
                 replayed=service.options.replayed,
             )
-            same = write_bytes(replace(made, at=""))
-            return ready_answer(as_answer(write_bytes(made)), same, JSON, "no-store")
+            return ready_answer(
+                as_answer(write_bytes(made)), write_bytes(replace(made, at="")), JSON, "no-store"
+            )
 
     def _history(self, launch_id: str) -> History | None:
         """Of one that is over it is read once."""

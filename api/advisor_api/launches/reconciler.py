@@ -86,8 +86,7 @@ class LaunchMetrics(Collector):
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._states = dict[str, State]()
-        self._running = dict[str, LaunchStatus]()
-        self._silent = set[str]()
+        self._going = dict[str, LaunchStatus]()
         self._judged, self._missed = Counter[str](), Counter[str]()
         self._used_j, self._saved_j, self._lost_j, self._of_jobs_j, self._counted_j = (
             defaultdict[str, float](float) for _ in range(5)
@@ -98,24 +97,16 @@ class LaunchMetrics(Collector):
         """Take note of where a launch stands."""
         with self._lock:
             self._states[status.launch_id] = status.state
-            is_silent = status.silent_s is not None
-            (self._silent.add if is_silent else self._silent.discard)(status.launch_id)
-            self._begin_counters(status)
-            # Old values are not shown as the present ones of a GPU.
-            if status.state == "running" and not is_silent:
-                self._running[status.launch_id] = status
-            else:
-                self._running.pop(status.launch_id, None)
-
-    def _begin_counters(self, status: LaunchStatus) -> None:
-        """Begin counters at 0, so that Prometheus sees the first value as an increase."""
-        if status.gpu_uuid is not None:
-            for by_gpu in (self._used_j, self._saved_j, self._lost_j):
-                by_gpu[status.gpu_uuid] += 0.0
-        for job in status.jobs:
-            self._of_jobs_j[self._label(job.job)] += 0.0
-        if status.over:
-            self._counted_j.pop(status.launch_id, None)
+            # Counters begin at 0, so that Prometheus sees the first value as an increase.
+            if status.gpu_uuid is not None:
+                for by_gpu in (self._used_j, self._saved_j, self._lost_j):
+                    by_gpu[status.gpu_uuid] += 0.0
+            for job in status.jobs:
+                self._of_jobs_j[self._label(job.job)] += 0.0
+            self._going[status.launch_id] = status
+            if status.over:
+                for table in (self._going, self._counted_j):
+                    table.pop(status.launch_id, None)
 
     def _label(self, job: str) -> str:
         return job if job in self._of_jobs_j or len(self._of_jobs_j) < _MOST_JOBS else "other"
@@ -151,7 +142,7 @@ class LaunchMetrics(Collector):
             if apart_j is not None and not ({*observation.flags} & (WRONG | {LIMIT_BROKEN})):
                 self._saved_j[observation.gpu_uuid] += max(0.0, apart_j - used_j)
                 self._lost_j[observation.gpu_uuid] += max(0.0, used_j - apart_j)
-                if observation.launch_id in self._running:
+                if observation.launch_id in self._going:
                     self._counted_j[observation.launch_id] += apart_j - used_j
             for part in observation.parts:
                 self._of_jobs_j[self._label(part.job)] += part.energy_j or 0.0
@@ -161,11 +152,13 @@ class LaunchMetrics(Collector):
         with self._lock:
             states = Counter[str](self._states.values())
             # Who looks may wait for a database meanwhile: what was written then grows old here.
-            running = [one for one in self._running.values() if as_heard(one).silent_s is None]
-            silent = len(self._silent) + len(self._running) - len(running)
+            heard = [one for one in self._going.values() if as_heard(one).silent_s is None]
+            silent = len(self._going) - len(heard)
             judged, missed = Counter(self._judged), Counter(self._missed)
             energies = [dict(energy) for energy in (self._used_j, self._saved_j, self._lost_j)]
             of_jobs_j, counted_j = dict(self._of_jobs_j), dict(self._counted_j)
+        # Old values are not shown as the present ones of a GPU.
+        running = [launch for launch in heard if launch.state == "running"]
         counted = get_args(State) if self.complete else ()
         yield _gauge("launches", "Launches of this host", "state", {s: states[s] for s in counted})
         yield GaugeMetricFamily(
@@ -177,19 +170,29 @@ class LaunchMetrics(Collector):
             _gauge(name, text, "gpu", {launch.gpu_uuid: value_of(launch) for launch in running})
             for name, text, value_of in _OF_RUNNING
         )
-        so_far = "Energy that the launch on a GPU saved so far, without sets that have ended, J"
-        yield _gauge("running_energy_saved_joules", so_far, "gpu", {
-            launch.gpu_uuid: ledger.alone_j - ledger.energy_j - counted_j.get(launch.launch_id, 0.0)
-            for launch in running if (ledger := launch.ledger)
-        })  # fmt: skip
+        yield _gauge(
+            "running_energy_saved_joules",
+            "Energy that the launch on a GPU saved so far, without sets that have ended, J",
+            "gpu",
+            {
+                of.gpu_uuid: ledger.alone_j - ledger.energy_j - counted_j.get(of.launch_id, 0.0)
+                for of in running
+                if (ledger := of.ledger)
+            },
+        )
         for name, text, of_job in _OF_JOBS:
-            values = (
-                ((launch.gpu_uuid, job.job, str(slot)), of_job(launch, job))
-                for launch in running
-                for slot, job in enumerate(launch.jobs)  # which tells copies apart
-                if job.outcome == "running"
+            yield family(
+                GaugeMetricFamily,
+                name,
+                text,
+                ("gpu", "job", "slot"),
+                (
+                    ((launch.gpu_uuid, job.job, str(slot)), of_job(launch, job))
+                    for launch in running
+                    for slot, job in enumerate(launch.jobs)  # which tells copies apart
+                    if job.outcome == "running"
+                ),
             )
-            yield family(GaugeMetricFamily, name, text, ("gpu", "job", "slot"), values)
         yield from (
             _counter(name, text, "gpu", by_gpu)
             for (name, text), by_gpu in zip(_ENERGIES, energies, strict=True)
@@ -205,8 +208,9 @@ class LaunchMetrics(Collector):
             ("judged", "Forecasts of pairs that have ended", judged),
             ("missed", "Those that were far off", missed),
         ):
-            of = {quantity: counts[quantity] for quantity in quantities}
-            yield _counter(f"forecasts_{name}", text, "quantity", of)
+            yield _counter(
+                f"forecasts_{name}", text, "quantity", {q: counts[q] for q in quantities}
+            )
 
 
 def _by(
@@ -240,10 +244,6 @@ def _predicted_speed(launch: LaunchStatus, job: JobStatus) -> float | None:
     return job.predicted_rate.value / forecasts[launch.jobs.index(job)].solo_rate
 
 
-def _seconds(milliseconds: float | None) -> float | None:
-    return None if milliseconds is None else milliseconds / 1000
-
-
 _OF_JOBS: tuple[tuple[str, str, Callable[[LaunchStatus, JobStatus], float | None]], ...] = (
     (
         "observed_relative_speed",
@@ -261,7 +261,7 @@ _OF_JOBS: tuple[tuple[str, str, Callable[[LaunchStatus, JobStatus], float | None
     (
         "observed_latency_p99_seconds",
         "99th percentile of the time to answer a request, s",
-        lambda _, job: _seconds(job.latency_p99_ms),
+        lambda _, job: job.latency_p99_ms and job.latency_p99_ms / 1000,
     ),
     (
         "arriving_requests_per_second",
@@ -271,7 +271,7 @@ _OF_JOBS: tuple[tuple[str, str, Callable[[LaunchStatus, JobStatus], float | None
     (
         "promised_latency_p99_seconds",
         "Longest that it may be, s",
-        lambda _, job: _seconds(job.max_p99_ms),
+        lambda _, job: job.max_p99_ms and job.max_p99_ms / 1000,
     ),
 )
 
@@ -329,10 +329,10 @@ _OF_RUNNING: tuple[tuple[str, str, Callable[[LaunchStatus], float | None]], ...]
 
 def _forecast_of(observation: Observation, spec: LaunchSpec) -> Forecast | None:
     """The forecast that the observation was made beside; its jobs may stand the other way round."""
+    expected = observation.jobs, observation.predicted_work_per_joule
     for pair in spec.pairs:
-        names = tuple(sorted(job.name for job in pair.jobs))
-        expected = pair.forecast and pair.forecast.work_per_joule.value
-        if names == observation.jobs and expected == observation.predicted_work_per_joule:
+        work_per_joule = pair.forecast and pair.forecast.work_per_joule.value
+        if (tuple(sorted(job.name for job in pair.jobs)), work_per_joule) == expected:
             return pair.forecast
     return None
 
@@ -439,14 +439,13 @@ class Housekeeping:
                 "the folder of the launch %s, which ended %s, was removed for its %s: %.1f MiB",
                 launch.launch_id, launch.ended_at, launch.reason, launch.size_bytes / 2**20,
             )  # fmt: skip
-        said = [
+        said = {
             f"the launch {launch.launch_id} is not removed: {launch.why}" for launch in cleaned.kept
-        ]
+        }
         # Once, however often it is looked at.
-        for text in said:
-            if text not in self._said:
-                LOG.error("%s", text)
-        self._said = set(said)
+        for text in sorted(said - self._said):
+            LOG.error("%s", text)
+        self._said = said
         if math.isinf(self._bounds.audit_days):
             return
         before = to_text(datetime.now(UTC) - timedelta(days=self._bounds.audit_days))
@@ -460,8 +459,8 @@ LOOK_S = 1.0
 # clock was set back, s.
 _HALF_S = 3.0
 
+# Supervisors that are started for a launch before it is given up; each gets longer to begin.
 TRIES = 5
-"""Supervisors that are started for a launch before it is given up; each gets longer to begin."""
 
 
 class Reconciler:
@@ -489,8 +488,10 @@ class Reconciler:
             StoreError: the database does not answer; what is not kept yet is kept at a later look.
         """
         # The rows first: one that is added after it has its turn at the next look.
-        active = self._state.launches(home=self._home, active_only=True, limit=10_000)
-        self._rows = {row.launch_id: row for row in active}
+        self._rows = {
+            row.launch_id: row
+            for row in self._state.launches(home=self._home, active_only=True, limit=10_000)
+        }
         folders = {folder.launch_id: folder for folder in list_folders(self._root)}
         self._settled &= folders.keys()
         there = self._rows.keys() | folders.keys()
@@ -499,10 +500,8 @@ class Reconciler:
         }
         for launch_id in (*(folders.keys() - self._settled), *(self._rows.keys() - folders.keys())):
             try:
-                if folder := folders.get(launch_id):
-                    self._keep_folder(folder)
-                else:
-                    self._keep_row(self._rows[launch_id])
+                folder = folders.get(launch_id)
+                self._keep_folder(folder) if folder else self._keep_row(self._rows[launch_id])
             except StoreError:
                 raise
             except (AdvisorError, OSError, ValueError) as error:
@@ -527,16 +526,25 @@ class Reconciler:
     def _keep_row(self, row: LaunchRow) -> None:
         """A row without a folder: its writer was killed at once, or the folder is lost."""
         if row.state != "accepted":
-            gone = "the folder of the launch is gone, so its result is unknown"
-            fail(row, self._state, "supervisor-gone", gone)
+            fail(
+                row,
+                self._state,
+                "supervisor-gone",
+                "the folder of the launch is gone, so its result is unknown",
+            )
             return
-        created_s = datetime.fromisoformat(row.created_at).timestamp()
-        if self._may_start and not self._is_young(row.launch_id, created_s):
+        if self._may_start and not self._is_young(
+            row.launch_id, datetime.fromisoformat(row.created_at).timestamp()
+        ):
             try:
                 start_supervisor(row, self._state, self._settings)
             except InputError as error:
-                cause = f"another version of advisor asked for it: {error}"
-                fail(row, self._state, "internal", cause)
+                fail(
+                    row,
+                    self._state,
+                    "internal",
+                    f"another version of advisor asked for it: {error}",
+                )
 
     def _keep_folder(self, folder: LaunchFolder) -> None:
         if (row := self._row_of(folder)) is None:
@@ -550,10 +558,10 @@ class Reconciler:
         self._launch_metrics.set_status(status)
         self._observations.bring_in(folder)
         keep_status(row, status, self._state)
-        if folder.stop_requested():
-            stopping = self._stopping.setdefault(folder.launch_id, Stopping(folder))
-            if fault := stopping.look(status):
-                LOG.error("%s", fault)
+        if folder.stop_requested() and (
+            fault := self._stopping.setdefault(folder.launch_id, Stopping(folder)).look(status)
+        ):
+            LOG.error("%s", fault)
         if status.over:
             self._settle(folder.launch_id)
 
@@ -572,9 +580,14 @@ class Reconciler:
         try:
             spec = folder.read_spec()
             made_at = to_text(datetime.fromtimestamp(_made_at(folder), UTC))
-            hashed = sha256(write(spec).encode()).hexdigest()
             return self._state.add_launch(
-                row_of(spec, current_status(folder), self._home, hashed, created_at=made_at)
+                row_of(
+                    spec,
+                    current_status(folder),
+                    self._home,
+                    sha256(write(spec).encode()).hexdigest(),
+                    created_at=made_at,
+                )
             )
         except BusyError:
             # Only one of them has the GPU; the other one ends at once, and is kept then.
@@ -593,8 +606,12 @@ class Reconciler:
         elif not self._may_start or may_be_starting:
             return
         elif tries >= TRIES:
-            cause = f"its supervisor did not begin, though it was started {tries} times"
-            close_unclaimed(folder, "failed", "supervisor-gone", cause)
+            close_unclaimed(
+                folder,
+                "failed",
+                "supervisor-gone",
+                f"its supervisor did not begin, though it was started {tries} times",
+            )
         else:
             self._started[folder.launch_id] = (tries + 1, time.monotonic())
             start_supervisor(row, self._state, self._settings)
@@ -667,8 +684,9 @@ class DriftWatch:
         experience = experience_of(service.store, predictor, checks_of(settings), settings.home)
         service.engine.present.observed(experience)
         for quantity in _DRIFTING:
-            count = sum(drift.quantity == quantity for drift in experience.drifts)
-            self._gauge.labels(quantity).set(count)
+            self._gauge.labels(quantity).set(
+                sum(drift.quantity == quantity for drift in experience.drifts)
+            )
         open_before = self._begun() if self._open is None else self._open
         there = {
             f"{drift.job} {drift.quantity} {drift.gpu_uuid or drift.gpu_model} since {drift.since}"

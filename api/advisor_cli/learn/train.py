@@ -1,10 +1,10 @@
-"""`advisor train` and `advisor retrain`: measured pairs, launches and profiles to a model."""
+"""`advisor train`, `retrain` and `evaluate`: what was measured to a model, and how good it is."""
 
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from prometheus_client import CollectorRegistry, Gauge, generate_latest
@@ -16,10 +16,36 @@ from advisor.files import PUBLIC_FILE, replace_file
 from advisor.formats.wire import to_plain
 from advisor.settings import read_settings
 from advisor_advice.conditions import begun_store
-from advisor_cli.console import AsJson, WithBundled, WithLaunches, as_json_text, say, say_lines
+from advisor_cli.console import (
+    AsJson,
+    Columns,
+    WithBundled,
+    WithLaunches,
+    as_json_text,
+    plain_console,
+    plain_table,
+    print_table,
+    say,
+    say_lines,
+    table_of,
+)
 from advisor_cli.progress import leaving_out, progress
-from advisor_models.registry import MANIFEST, Manifest, check_intervals, write_artefact
+from advisor_models.registry import MANIFEST, Manifest, Registry, check_intervals, write_artefact
+from advisor_training.evaluation import (
+    COSTS,
+    Evaluation,
+    OnProgress,
+    bundled_figures,
+    check,
+    checked_figures,
+    evaluate_local,
+    planned_fits,
+    run_evaluation,
+    to_json,
+)
 from advisor_training.learners import OnFold
+from advisor_training.public import SHIPPED, TABLES, Off, PublicFigures, evaluate_public
+from advisor_training.reports import printed_tables, said, write_evaluation
 from advisor_training.retrain import (
     KEPT_VERSIONS,
     OUTCOMES,
@@ -33,6 +59,7 @@ from advisor_training.rows import (
     BUNDLED,
     MEASURED_HERE,
     PointSet,
+    make_data,
     read_local,
     read_measured,
     with_launches,
@@ -48,6 +75,8 @@ from advisor_training.train import (
 )
 
 NEWEST = "newest"
+
+_WIDTH = 140
 
 
 def train(
@@ -229,7 +258,8 @@ def retrain(
         report = run(collected, home / "models", datetime.now(UTC), keep=keep, on_stage=on_stage)
     if metrics is not None:
         write_metrics(metrics, report)
-    lines = () if quiet and report.is_silent else _run_lines(report)
+    is_silent = quiet and report.outcome == "nothing-new" and not report.left_out
+    lines = () if is_silent else _run_lines(report)
     say_lines([as_json_text({**to_plain(report), "summary": report.summary})] if as_json else lines)
 
 
@@ -244,7 +274,7 @@ def write_metrics(path: Path, report: RetrainReport) -> None:
         by_reason = dict.fromkeys(REASONS, 0) | {
             left.reason: left.points for left in report.left_out
         }
-        families: tuple[tuple[str, str, tuple[str, ...], Mapping[tuple[str, ...], float]], ...] = (
+        for name, text, labels, values in (
             (
                 "last_success_timestamp_seconds",
                 "When it last came to its end",
@@ -276,8 +306,7 @@ def write_metrics(path: Path, report: RetrainReport) -> None:
                 for figure in ("error", "regret")
                 if (values := _of(report, figure))
             ),
-        )
-        for name, text, labels, values in families:
+        ):
             gauge = Gauge(f"advisor_retrain_{name}", text, labels, registry=registry)
             for words, value in values.items():
                 (gauge.labels(*words) if words else gauge).set(value)
@@ -328,3 +357,192 @@ def _progress() -> Generator[OnStage]:
             )
 
         yield on_stage
+
+
+def evaluate(
+    tables: Annotated[
+        list[str] | None, typer.Argument(help="With --public: only these tables", metavar="TABLE")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder for the page and the JSON")] = Path("report"),
+    pairs: Annotated[
+        Path | None, typer.Option(help="File of pair points (default: the bundled ones)")
+    ] = None,
+    solo: Annotated[
+        Path | None, typer.Option(help="File of solo points (default: the bundled ones)")
+    ] = None,
+    with_bundled: WithBundled = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="The model, physics and the paper's method, by workload")
+    ] = False,
+    against: Annotated[
+        bool,
+        typer.Option(
+            "--check", help="As --quick, and fail if a figure is worse than the bundled ones"
+        ),
+    ] = False,
+    local: Annotated[
+        bool,
+        typer.Option("--own", help="The model in use, on the pairs measured here; writes nothing"),
+    ] = False,
+    public: Annotated[
+        bool,
+        typer.Option("--public", help="Evaluate the bundled answers on public measurements"),
+    ] = False,
+    clones: Annotated[
+        Path | None,
+        typer.Option("--from", help="Folder of cloned tables that cannot be redistributed"),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Measure how good the model is. Writes evaluation.html and evaluation.json.
+
+    Every pair is predicted by learners that were fitted without it, or without its jobs.
+
+    Example: advisor evaluate --quick
+    """
+    if (tables or clones) and not public:
+        raise InputError("tables and --from go with --public only", fix="add --public")
+    if local + public + (quick or against or with_bundled) > 1:
+        raise InputError(
+            "--own and --public each answer another question",
+            fix="--own goes with --pairs and --solo, --public with tables and --from",
+        )
+    if public:
+        _show_public(tables or (), clones, as_json=as_json)
+        return
+    if local:
+        _show_local(pairs, solo, as_json=as_json)
+        return
+    quick = quick or against
+    write_into(out)
+    measured = read_measured(pairs, solo, with_bundled=with_bundled)
+    data = make_data(measured.pairs, measured.profiled, measured.references, measured.left_out)
+    plan = {step: n * COSTS[step[1]] for step, n in planned_fits(data, quick=quick).items()}
+    with _watching(plan) as watch:
+        evaluation = run_evaluation(data, quick=quick, watch=watch)
+    files = write_evaluation(evaluation, out)
+    if not as_json:
+        _print_evaluation(evaluation, files)
+    if against:
+        check(checked_figures(evaluation), bundled_figures())
+    if as_json:
+        say(to_json(evaluation))
+    elif against:
+        say("check: no figure is worse than the bundled ones")
+
+
+def _print_evaluation(evaluation: Evaluation, files: tuple[Path, ...]) -> None:
+    console = plain_console(least=_WIDTH)
+    for line in said(evaluation):
+        console.print(line, highlight=False)
+    for table in printed_tables(evaluation):
+        console.print(f"\n{table.title}", highlight=False)
+        console.print(plain_table(table.headings, table.rows, whole=table.headings[:1]))
+    for item in evaluation.basis["left_out"]:
+        console.print(f"{count_of(item.points, 'point')} left out: {item.reason}")
+    say(f"written: {', '.join(map(str, files))}")
+
+
+@contextmanager
+def _watching(plan: Mapping[tuple[str, str], float]) -> Generator[OnProgress]:
+    """A bar with the time left on a terminal; elsewhere a line for each step that begins.
+
+    `plan` has the cost of each step, a protocol and a method.
+    """
+    with progress(TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn()) as bar:
+        task = bar.add_task("", total=sum(plan.values()))
+        begun = set[tuple[str, str]]()
+
+        def watch(protocol: str, method: str) -> None:
+            bar.update(task, description=f"{protocol}: {method}", advance=COSTS[method])
+            if bar.disable and (protocol, method) not in begun:
+                begun.add((protocol, method))
+                left = bar.tasks[0].time_remaining
+                until = "" if left is None else f", about {left:.0f} s left"
+                say(f"{protocol}: {method}{until}", err=True)
+
+        yield watch
+
+
+def _show_public(names: Sequence[str], clones: Path | None, *, as_json: bool) -> None:
+    """Print how near shipped answers come to published tables, beside rules of one line.
+
+    Raises:
+        InputError: a table is not known or not there, or a file is another one.
+    """
+    figures = [*evaluate_public(names, clones)]
+    lacks = {name: TABLES[name].lacks for name in dict.fromkeys(row.table for row in figures)}
+    if as_json:
+        say(as_json_text({"figures": to_plain(figures), "lacks": lacks}))
+        return
+    print_table(table_of(_PUBLIC, figures, whole=("table", "GPU", "judged")))
+    say("\nMean errors in %, bias in brackets; of p99s the factor. !: a rule that is nearer.")
+    say_lines(f"{name} lacks {what}" for name, what in lacks.items())
+
+
+_PUBLIC: Columns[PublicFigures] = [
+    ("table", lambda row: row.table),
+    ("GPU", lambda row: row.gpu),
+    ("judged", lambda row: row.what),
+    ("values", lambda row: row.values),
+    (SHIPPED, lambda row: _error(row.off.get(SHIPPED))),
+    ("rules of one line", lambda row: _rules(row)),
+    ("learned on half", lambda row: _error(row.learned)),
+    ("bar", lambda row: row.bar_percent),
+]
+
+
+def _error(off: Off | None) -> str:
+    return f"{off.percent:.1f} ({off.bias_percent:+.1f})" if off else "-"
+
+
+def _rules(row: PublicFigures) -> str:
+    answer = row.off[SHIPPED].percent - 0.05 if SHIPPED in row.off else 0.0
+    rules = sorted((of.percent, who) for who, of in row.off.items() if who != SHIPPED)
+    return ", ".join(f"{'! ' if of < answer else ''}{who} {of:.1f}" for of, who in rules)
+
+
+def _show_local(pairs: Path | None, solo: Path | None, *, as_json: bool) -> None:
+    """Print how well the model in use predicts the pairs of files, else those of the store.
+
+    Raises:
+        InputError: no pairs were measured here, or none well enough.
+    """
+    settings = read_settings()
+    measured = read_measured(pairs, solo) if pairs else read_local(settings)
+    if measured is None:
+        raise InputError(
+            "no pairs were measured here",
+            fix="measure some: advisor colocate; or give a file: --pairs FILE",
+        )
+    data = make_data(measured.pairs, measured.profiled, measured.references, measured.left_out)
+    evaluation = evaluate_local(Registry(settings.home / "models").open_champion(), data)
+    say_lines([as_json_text(to_plain(evaluation))] if as_json else _local_lines(evaluation))
+
+
+def _local_lines(own: Mapping[str, Any]) -> Iterator[str]:
+    yield (
+        f"model {own['model']} on {count_of(own['pairs'], 'pair')} of "
+        f"{count_of(own['jobs'], 'job')}, {count_of(own['splits'], 'split')}"
+    )
+    yield (
+        f"  {own['objective']}: {own['oracle_percent']:.1f} % of the best measured split, "
+        f"worst {own['oracle_worst_percent']:.1f} %"
+    )
+    yield (
+        f"  rates off by {own['rate_mean_error_percent']:.1f} % "
+        f"(median {own['rate_median_error_percent']:.1f} %), "
+        f"power by {own['power_mean_error_percent']:.1f} %"
+    )
+    yield (
+        f"  intervals for {own['coverage_percent']:g} % hold "
+        f"{own['rate_coverage_percent']:.1f} % "
+        f"of the rates and {own['power_coverage_percent']:.1f} % of the powers"
+    )
+    if own["known_jobs"]:
+        yield f"it learned from jobs of these names: {listed(own['known_jobs'])}"
+    if own["new_gpu_models"]:
+        yield f"it has not seen the {listed(own['new_gpu_models'])}"
+    yield from (
+        f"{count_of(item.points, 'point')} left out: {item.reason}" for item in own["left_out"]
+    )

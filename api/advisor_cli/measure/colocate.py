@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, replace
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -48,7 +47,7 @@ from advisor_cli.measure.testbeds import (
     stoppable,
 )
 from advisor_data.bundled import bundled_set_points, bundled_set_references, bundled_solo_points
-from advisor_power.data.of_job import with_fingerprint
+from advisor_power.data import with_fingerprint
 from advisor_profiling import reports
 from advisor_profiling.campaign.campaign import Cost, new_run
 from advisor_profiling.campaign.plan import (
@@ -169,15 +168,16 @@ def _recorded(answer: Mapping[str, Any], pair: Sequence[str], plan: Plan) -> str
         return f"{len(sets)} sets were recorded, such as {listed(sets[:_SETS_NAMED])}"
     points = (point for point in bundled_points() if isinstance(point, PairPoint))
     recorded = [point for point in points if point.gpu_model == answer["gpu_model"]]
-    if splits := {_split(point) for point in recorded if point.jobs == tuple(sorted(pair))}:
+    if splits := {
+        "/".join(f"{share:g}" for share in point.shares_percent)
+        if point.mode == "mps"
+        else point.mode
+        for point in recorded
+        if point.jobs == tuple(sorted(pair))
+    }:
         return f"of {' + '.join(pair)} were recorded {listed(sorted(splits))}"
     pairs = sorted({"+".join(point.jobs) for point in recorded})
     return f"{len(pairs)} pairs were recorded, such as {listed(pairs[:_NAMED])}"
-
-
-def _split(point: PairPoint) -> str:
-    shares = "/".join(f"{share:g}" for share in point.shares_percent)
-    return shares if point.mode == "mps" else point.mode
 
 
 def _show_campaign(
@@ -247,7 +247,7 @@ def _show_campaign(
 
 def _measured_pairs(campaign: Campaign) -> int:
     """How many windows of pairs the run has; marked points of jobs that failed are none."""
-    points: list[PairPoint] = campaign.store.pair_points(run=campaign.plan.name)
+    points = campaign.store.pair_points(run=campaign.plan.name)
     return sum("failed" not in point.flags for point in points)
 
 
@@ -358,8 +358,8 @@ def colocate(
             rules=rules_for(window, timing, SETS if chosen.has_sets else WindowRules()),
             dry_run=dry_run,
             # A replay computes nothing.
-            counts=partial(
-                counts_on, home=settings.home, allow_unsafe=allow_unsafe or gpus[0] == REPLAY
+            counts=lambda gpu: counts_on(
+                gpu, settings.home, allow_unsafe=allow_unsafe or gpus[0] == REPLAY
             ),
         )
         before = _measured_pairs(campaign)
@@ -409,10 +409,11 @@ def _on_several(
     console: Console,
 ) -> tuple[dict[str, Any], int]:
     """What came of the campaign on all GPUs together, and the exit code."""
-    if on != "here":
-        wanted = FanOut(names=names, on=on, run=campaign.plan.name, options=("--shards", "0"))
-    else:
-        wanted = FanOut(names=[f"GPU {gpu}" for gpu in gpus], gpus=gpus, part=campaign.part)
+    wanted = (
+        FanOut(names=[f"GPU {gpu}" for gpu in gpus], gpus=gpus, part=campaign.part)
+        if on == "here"
+        else FanOut(names=names, on=on, run=campaign.plan.name, options=("--shards", "0"))
+    )
     answers, code = run_everywhere(wanted, settings, campaign.store, liner(console))
     total = dict(answers[0])
     for key in ("windows", "to_measure", "measured", "estimated_s"):
@@ -438,7 +439,7 @@ def _on_single_gpu(
         return _open(settings, gpu, campaign.plan, source, mode, logs, run if noise else None)
 
     report = carry_out(campaign, open_gpu)
-    answer: dict[str, Any] = {
+    return {
         "gpu_model": report.gpu_model,
         "replay": gpu == REPLAY,
         "windows": report.windows,
@@ -449,8 +450,7 @@ def _on_single_gpu(
         "cost": asdict(report.cost),
         "skipped": [{"pair": list(s.pair), "reason": s.reason} for s in report.skipped],
         "failures": [{"target": str(f.target), "error": str(f.cause)} for f in report.failures],
-    }
-    return answer, 5 if report.failures else 0
+    }, 5 if report.failures else 0
 
 
 def _open(

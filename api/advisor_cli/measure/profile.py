@@ -64,7 +64,7 @@ from advisor_cli.measure.testbeds import (
 )
 from advisor_data import open_store
 from advisor_data.bundled import bundled_solo_points
-from advisor_power.data.of_job import with_fingerprint
+from advisor_power.data import with_fingerprint
 from advisor_profiling import reports
 from advisor_profiling.campaign.campaign import (
     DEFAULT_SHARES,
@@ -425,8 +425,7 @@ def _measure(request: _ProfileRequest, settings: Settings, console: Console) -> 
         # A replay computes nothing.
         any_count = request.allow_unsafe or request.replayed or testbed.mode != "mps"
         counts = counts_on(gpu, settings.home, allow_unsafe=any_count)
-        safety = safety_of(job.name, gpu, points, counts)
-        shares = _shares(request, job, testbed, safety, console)
+        shares = _shares(request, job, testbed, safety_of(job.name, gpu, points, counts), console)
         kept: list[SoloPoint] = []
         # A campaign's points of the job alone are no sweep to go on with.
         campaigns = {run for run in {p.run for p in points} if store.pair_points(run=run)}
@@ -496,11 +495,44 @@ def profile_command(
     if on != "here":
         _profile_on_nodes(request, on, settings, console, as_json=as_json)
         return
-    request = replace(request, what=_part(request.what, shard))
+    number, count = part_of(shard)
+    if count not in (1, len(request.what)):
+        raise InputError(
+            f"--shard {shard} is not one of {len(request.what)} jobs", fix="name each job"
+        )
+    if count > 1:
+        request = replace(request, what=[request.what[number - 1]])
     with stoppable(console):
         profiled = _measure(request, settings, console)
     if as_json:
-        say(as_json_text(_as_json(profiled, request.replayed)))
+        result = profiled.result
+        answer = {
+            "job": profiled.job.name,
+            "gpu_model": profiled.gpu.model,
+            "gpu_uuid": profiled.gpu.uuid,
+            "replay": request.replayed,
+            "run": result.run,
+            "points": [
+                to_row(point)
+                for point in sorted(
+                    _shown_points(profiled, request.replayed),
+                    key=lambda p: (p.share_percent, p.repeat),
+                )
+            ],
+            "failures": [
+                {
+                    "share_percent": f.target.specs[0].share.percent,
+                    "repeat": f.target.repeat,
+                    "error": str(f.cause),
+                }
+                for f in result.failures
+            ],
+            "idle_power_before_w": result.idle_before_w,
+            "idle_power_after_w": result.idle_after_w,
+            "duration_s": result.duration_s,
+            "problems": profiled.problems,
+        }
+        say(as_json_text(answer))
     else:
         _show_sweep(profiled, request.replayed)
     if profiled.result.failures:
@@ -516,15 +548,6 @@ def profile_command(
         say(f"no profile yet: {profiled.lacking}; next: {after}")
     elif request.name is not None:
         say(f"next: advisor recommend {name}")
-
-
-def _part(what: Sequence[str], shard: str) -> list[str]:
-    number, count = part_of(shard)
-    if count == 1:
-        return [*what]
-    if count != len(what):
-        raise InputError(f"--shard {shard} is not one of {len(what)} jobs", fix="name each job")
-    return [what[number - 1]]
 
 
 def _profile_on_nodes(
@@ -594,30 +617,6 @@ def show_profiles(answers: Sequence[Mapping[str, Any]], *, as_json: bool) -> Non
 
 def _note(replayed: bool) -> str:
     return " (replay of recorded points)" if replayed else ""
-
-
-def _as_json(profiled: Profiled, replayed: bool) -> dict[str, Any]:
-    points, result = _shown_points(profiled, replayed), profiled.result
-    return {
-        "job": profiled.job.name,
-        "gpu_model": profiled.gpu.model,
-        "gpu_uuid": profiled.gpu.uuid,
-        "replay": replayed,
-        "run": result.run,
-        "points": [to_row(p) for p in sorted(points, key=lambda p: (p.share_percent, p.repeat))],
-        "failures": [
-            {
-                "share_percent": f.target.specs[0].share.percent,
-                "repeat": f.target.repeat,
-                "error": str(f.cause),
-            }
-            for f in result.failures
-        ],
-        "idle_power_before_w": result.idle_before_w,
-        "idle_power_after_w": result.idle_after_w,
-        "duration_s": result.duration_s,
-        "problems": profiled.problems,
-    }
 
 
 # Operations that are named of those that were wrong at a count.
@@ -762,7 +761,15 @@ def check(
                 keep=lambda check: keep_check(check, settings.home),
                 report=lambda step: console.print(f"  {step}", highlight=False, soft_wrap=True),
             )
-    say_lines([as_json_text(_check_json(outcome))] if as_json else _check_lines(outcome))
+    found = outcome.check
+    answer = {
+        **to_plain(found),
+        "safe": list(found.safe),
+        "unsafe": list(found.unsafe),
+        "not_known": outcome.unknown,
+        "skipped": outcome.skipped,
+    }
+    say_lines([as_json_text(answer)] if as_json else _check_lines(outcome))
     if outcome.unknown:
         raise typer.Exit(5)
 
@@ -784,14 +791,3 @@ def _kept_check(
         return None
     left = kept.without(wanted) if fresh else kept
     return left if left.checked else None
-
-
-def _check_json(outcome: CheckOutcome) -> dict[str, object]:
-    check = outcome.check
-    return {
-        **to_plain(check),
-        "safe": list(check.safe),
-        "unsafe": list(check.unsafe),
-        "not_known": outcome.unknown,
-        "skipped": outcome.skipped,
-    }

@@ -5,8 +5,6 @@ import signal
 import tempfile
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
-from functools import partial
-from types import FrameType
 from typing import Annotated, TypeAlias
 
 import typer
@@ -77,7 +75,7 @@ def check_engine(on: OnWhat, gpu: str) -> None:
 
 def liner(console: Console) -> Callable[[str], None]:
     """Prints lines as they are: nothing in them is markup, and none is broken."""
-    return partial(console.print, highlight=False, markup=False, soft_wrap=True)
+    return lambda line: console.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
 @contextmanager
@@ -142,8 +140,7 @@ def measured_timing(
         InputError: there is no such card.
         StoreError: a record cannot be read.
     """
-    live = gpu != REPLAY and source in (None, "nvml")
-    records = all_sensors(settings.home) if live else []
+    records = all_sensors(settings.home) if gpu != REPLAY and source in (None, "nvml") else []
     # Without a driver the testbed raises an error, if it needs one.
     with suppress(SourceError):
         card = find_gpus(gpu) if records else None
@@ -193,7 +190,7 @@ _STOPPING = b"stopping: the jobs are ended first, which may take a minute ...\n"
 def stoppable(console: Console) -> Generator[None]:
     """Ctrl-C, SIGTERM of a batch system and SIGHUP of a lost terminal all end a run cleanly."""
 
-    def interrupt(number: int, _frame: FrameType | None) -> None:
+    def interrupt(number: int, _frame: object) -> None:
         if number == signal.SIGHUP:
             # The shell and the kernel send one each; the second must not break the cleaning up.
             signal.signal(signal.SIGHUP, signal.SIG_IGN)

@@ -22,7 +22,7 @@ from advisor.errors import AdvisorError, InputError
 from advisor.formats.job_file import inline_job, save_job, watched_job
 from advisor.runtime.processes import loaded_libraries, owner_of
 from advisor.runtime.progress_search import counted_script
-from advisor.scrape.page import ServerPreset, server_of
+from advisor.scrape.page import server_of
 from advisor.settings import read_settings
 from advisor_cli.console import (
     AsJson,
@@ -191,12 +191,11 @@ def _looks(look: Callable[[], _Look], every_s: float, lasts_s: float) -> Iterato
 
 def _host_screen(host: "HostState") -> Group:
     table = table_of(_HOST_COLUMNS, host.jobs, whole=[name for name, _ in _HOST_COLUMNS[2:]])
-    unused = Text("no job uses a GPU of this host")
     words = (
         f"half a GPU: speed at half of it, {host.basis} from the last minute; ranges are of 90 %"
     )
     notes = [words, *_moves(host)] if host.jobs else _moves(host)
-    return Group(table if host.jobs else unused, *map(Text, notes))
+    return Group(table if host.jobs else "no job uses a GPU of this host", *map(Text, notes))
 
 
 def _host_text(host: "HostState") -> str:
@@ -299,8 +298,13 @@ def _how(
         yield f"counted by {source.progress.pattern or 'its progress file'}"
         yield f"to profile it: advisor profile --name {name} -- {shlex.join(command)}{where}"
         return
-    if server := server_of(command):
-        yield _no_page(server[0])
+    server, _ = server_of(command) or (None, None)
+    if server and server.counter is None:
+        yield f"{server.starts[0]} has no Prometheus page"
+    elif server:
+        needs = f"; it needs {listed(server.needs)}" if server.needs else ""
+        page = f"page with {server.counter} of {server.starts[0]}"
+        yield f"no port of this process has a {page}{needs}"
     yield f"nothing that can be read tells how far it is; it writes to {output_of([pid])}"
     if "torch" in (loaded_libraries(family(pid)) or "") and (script := counted_script(command)):
         yield f"to profile it: advisor profile --name {name} -- {script}{where}"
@@ -308,12 +312,3 @@ def _how(
     else:
         yield f"to profile it: advisor profile --name {name} -- {shlex.join(command)}{where}"
         yield "that reads what it prints; more ways: docs/progress.md"
-
-
-def _no_page(server: ServerPreset) -> str:
-    """Why a known server is not counted by its page."""
-    name = server.starts[0]
-    if server.counter is None:
-        return f"{name} has no Prometheus page"
-    needs = f"; it needs {listed(server.needs)}" if server.needs else ""
-    return f"no port of this process has a page with {server.counter} of {name}{needs}"

@@ -49,8 +49,7 @@ def components(
     if as_json:
         say(as_json_text(parts))
         return
-    limit_w = parts.power_limit_w
-    limit = "not known" if limit_w is None else f"{limit_w:.0f} W"
+    limit = "not known" if parts.power_limit_w is None else f"{parts.power_limit_w:.0f} W"
     say(f"{parts.job} alone on {parts.gpu_model}, power limit {limit}")
     print_table(table_of(_SHARES, parts.shares, [name for name, _ in _SHARES]))
     floor = "measured" if parts.floor_is_measured else "that of the empty GPU and of contexts"

@@ -51,7 +51,6 @@ from advisor_power.data.predictor import (
     predictions,
     with_features,
 )
-from advisor_power.data.training import points_of
 from advisor_power.gpu_worker import WorkerPlace
 
 _NOTES = {
@@ -269,10 +268,11 @@ def _predict(
         return
     print_table(predicted_table(answer.predictions))
     # What the predictions rest on, and what of them does not.
-    first = answer.predictions[0]
+    first, manifest = answer.predictions[0], model.manifest
+    cards = ", ".join(card.gpu_model for card in manifest.known.cards)
     rest = (
         f"expected of {first.gpu_model}, {first.units} SMs, not measured; {answer.coverage:.0%} "
-        f"intervals; {model.manifest.line}"
+        f"intervals; model {manifest.version}, {manifest.dataset.points} measured inputs on {cards}"
     )
     say_lines(folded(line, 80) for line in (rest, *_notes_of(answer.predictions)))
 
@@ -331,28 +331,21 @@ def train(
     with leaving_out("patterns") as tick:
         trained = training.fit_inputs(measured, tick, gpu_model)
     manifest = training.write_input_model(folder, trained)
-    lines = [*_lines(manifest, unused), f"written: {folder}"]
-    say_lines(
-        [
-            as_json_text(
-                {
-                    "version": manifest.version,
-                    "points": len(trained.points),
-                    "held_back": manifest.dataset.held_back,
-                    "patterns": list(manifest.dataset.patterns),
-                    "dtypes": {of.dtype: of.points for of in manifest.types},
-                    "left_out": {**unused, **trained.left_out},
-                    "sha256": manifest.dataset.sha256,
-                    "coverage": manifest.coverage,
-                    "bounds": {of.dtype: to_plain(of.bounds) for of in manifest.types},
-                    "figures": dict(manifest.figures),
-                    "files": [str(folder / name) for name in (*manifest.files, "manifest.json")],
-                }
-            )
-        ]
-        if as_json
-        else lines
-    )
+    told = {
+        "version": manifest.version,
+        "points": len(trained.points),
+        "held_back": manifest.dataset.held_back,
+        "patterns": list(manifest.dataset.patterns),
+        "dtypes": {of.dtype: of.points for of in manifest.types},
+        "left_out": {**unused, **trained.left_out},
+        "sha256": manifest.dataset.sha256,
+        "coverage": manifest.coverage,
+        "bounds": {of.dtype: to_plain(of.bounds) for of in manifest.types},
+        "figures": dict(manifest.figures),
+        "files": [str(folder / name) for name in (*manifest.files, "manifest.json")],
+    }
+    lines = [as_json_text(told)] if as_json else [*_lines(manifest, unused), f"written: {folder}"]
+    say_lines(lines)
 
 
 def _read(
@@ -361,7 +354,8 @@ def _read(
     """The points of files, else those measured here; and what of them cannot be used, by reason."""
     points_read: list[InputPoint] = []
     unused = Counter[str]()
-    for some, left_out in [_of_file(file) for file in files] or [points_of(kept_inputs(home))]:
+    of_home = [] if files else [training.points_of(kept_inputs(home))]
+    for some, left_out in [*map(_of_file, files), *of_home]:
         points_read += some
         unused.update(left_out)
     points_read += bundled_input_points() if with_bundled else ()
@@ -382,7 +376,7 @@ def _of_file(file: Path) -> tuple[tuple[InputPoint, ...], dict[str, int]]:
             is_kept = b'"case":' in lines.readline().replace(b" ", b"")
     except OSError:
         is_kept = False  # the reader says why
-    return points_of(read_kept(file)) if is_kept else (read_input_points(file), {})
+    return training.points_of(read_kept(file)) if is_kept else (read_input_points(file), {})
 
 
 def _lines(manifest: InputManifest, unused: dict[str, int]) -> Iterator[str]:
@@ -409,11 +403,8 @@ def _error_lines(figures: Mapping[str, float]) -> Iterator[str]:
         if f"{kind}_points" not in figures:
             continue
         yield f"  {word}, {figures[f'{kind}_points']:.0f} points, off by (nine of ten within)"
-        end = f"_{kind}_mean_error_percent"
-        names = (key.removesuffix(end) for key in figures if key.endswith(end))
         yield from (
-            f"    {method:<12} {figures[f'{method}{end}']:5.2f} % "
+            f"    {method:<12} {figures[f'{method}_{kind}_mean_error_percent']:5.2f} % "
             f"({figures[f'{method}_{kind}_p90_error_percent']:.2f} %)"
-            for method in names
-            if not method.startswith("real_")
+            for method in training.METHODS
         )

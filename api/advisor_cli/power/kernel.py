@@ -25,7 +25,7 @@ from advisor_cli.console import (
 )
 from advisor_cli.measure.testbeds import stoppable
 from advisor_data.bundled import all_sensors
-from advisor_power.gpu_worker import WorkerPlace, script_workload
+from advisor_power.gpu_worker import WorkerPlace
 from advisor_power.kernels import (
     IDLE,
     LEAD_S,
@@ -47,7 +47,7 @@ from advisor_power.sensor import (
     record_of,
     recorded_sensor,
 )
-from advisor_profiling.testbed import find_gpu, worker_backend
+from advisor_profiling.testbed import find_gpu
 from advisor_profiling.window import Step
 
 ReplayedModel: TypeAlias = Annotated[
@@ -103,22 +103,20 @@ def _record_sensor(gpu_name: str, python: str, settings: Settings, console: Cons
             why="the channels are those of NVIDIA's NVML",
             fix="choose an NVIDIA GPU with --gpu",
         )
-    name = str(time.time_ns())
-    file = open_home(settings.home, "sensors", "recordings") / f"{name}.jsonl"
-    folder = open_home(settings.home, "logs", f"power-sensor-{name}")
-    with worker_backend(settings, gpu_name, None) as backend:
-        load = script_workload(
-            backend, settings, "power_load.py", python=python, units=None, folder=folder
+    seed = time.time_ns()
+    file = open_home(settings.home, "sensors", "recordings") / f"{seed}.jsonl"
+    try:
+        recorded = record(
+            settings,
+            WorkerPlace(gpu=gpu_name, python=python),
+            file,
+            seed,
+            lambda line: console.print(f"  {line}", highlight=False),
         )
-        try:
-            recorded = record(
-                load, file, time.time_ns(), lambda line: console.print(f"  {line}", highlight=False)
-            )
-        except KeyboardInterrupt:
-            console.print(
-                f"stopped; what was recorded is in {file}", soft_wrap=True, highlight=False
-            )
-            raise typer.Exit(STOPPED) from None
+    except KeyboardInterrupt:
+        so_far = f"; what was recorded is in {file}" if file.exists() else ""
+        console.print(f"stopped{so_far}", soft_wrap=True, highlight=False)
+        raise typer.Exit(STOPPED) from None
     console.print(f"recorded in {file}", soft_wrap=True, highlight=False)
     return recorded
 
@@ -201,41 +199,39 @@ _BAR = 30  # characters of the longest bar of the histogram
 
 def report_lines(report: KernelReport) -> Iterator[str]:
     """Everything but the charts."""
-    power, launches = report, report.launches
     yield (
         f"{report.operation} on {report.gpu_model}, {report.units or '?'} SMs, driver "
         f"{report.driver}, after {report.before}"
     )
     yield f"a launch    {_joules(report.launch_energy_j)} in steady power"
-    yield _difference_line(power)
+    yield _difference_line(report)
     how = "a CUDA graph" if report.captured else "launched one by one: it cannot be captured"
-    of = f" of {launches} launches" if launches > 1 else ""
-    yield f"execution   {power.execution_ms:.4g} ms{of}, {how}"
-    before = "not known" if power.before_w is None else f"{power.before_w:.1f} W"
-    yield f"before      {before}"
+    of = f" of {report.launches} launches" if report.launches > 1 else ""
+    yield f"execution   {report.execution_ms:.4g} ms{of}, {how}"
+    before_w = report.before_w
+    yield f"before      {'not known' if before_w is None else f'{before_w:.1f} W'}"
     yield (
-        f"SSE         execution {power.sse_execution}: {_watts(power.sse_power_w)}, "
-        f"{_joules(power.sse_energy_j)}"
+        f"SSE         execution {report.sse_execution}: {_watts(report.sse_power_w)}, "
+        f"{_joules(report.sse_energy_j)}"
     )
-    yield _ssp_line(power, report.before)
-    if stretch := power.stretch:
+    yield _ssp_line(report)
+    if stretch := report.stretch:
         capped = ", at the power limit" if stretch.power_capped else ""
         yield f"no gap      {_watts(stretch.power_w)} over {stretch.seconds:.1f} s{capped}"
         memory_w = stretch.memory_power_w
         yield f"memory      {_watts(memory_w) if memory_w else stretch.no_memory_power}"
-    dropped = "".join(f", {count} dropped: {why}" for why, count in power.dropped.items())
+    dropped = "".join(f", {count} dropped: {why}" for why, count in report.dropped.items())
     yield (
-        f"runs        {power.golden_runs} of {power.runs} golden "
-        f"({power.bin_low_ms:.4g}-{power.bin_high_ms:.4g} ms){dropped}"
+        f"runs        {report.golden_runs} of {report.runs} golden "
+        f"({report.bin_low_ms:.4g}-{report.bin_high_ms:.4g} ms){dropped}"
     )
-    yield from _histogram_lines(power.histogram, power.bin_low_ms, power.bin_high_ms)
-    if power.curve:
-        yield (
-            f"resolution  {power.resolution_ms:.3g} ms, +-{power.sigma_w:.3g} W standard error in "
-            f"the first {report.window_ms:g} ms of a run; the band in the chart is of 95 %"
-        )
-    else:
-        yield f"no curve    {power.no_curve}"
+    yield from _histogram_lines(report.histogram, report.bin_low_ms, report.bin_high_ms)
+    yield (
+        f"resolution  {report.resolution_ms:.3g} ms, +-{report.sigma_w:.3g} W standard error in "
+        f"the first {report.window_ms:g} ms of a run; the band in the chart is of 95 %"
+        if report.curve
+        else f"no curve    {report.no_curve}"
+    )
     yield (
         f"GPU time    {report.gpu_busy_s:.1f} s computing, {report.seconds:.0f} s in all; window "
         f"{report.window_ms:g} ms, delay {report.delay_ms:g} ms, noise {report.noise_w:g} W"
@@ -253,9 +249,11 @@ def _curves(power: KernelReport) -> Iterator[Curve]:
     yield middles, [p.power_w for p in power.curve], {"label": "deconvolved"}
 
 
-def _ssp_line(power: KernelReport, before: str) -> str:
-    if before != IDLE:
-        return f"settled     {_watts(power.settled_power_w)} once {before} has left the sensor"
+def _ssp_line(power: KernelReport) -> str:
+    if power.before != IDLE:
+        return (
+            f"settled     {_watts(power.settled_power_w)} once {power.before} has left the sensor"
+        )
     if power.ssp_execution is None:
         return "SSP         none: power still changed at the end of the longest runs"
     return (
@@ -351,13 +349,6 @@ def kernel(
     Example: advisor power kernel gemm --gpu replay
     """
     before, together = after or IDLE, name in ("all-gather", "all-reduce")
-    wanted = WantedKernel(
-        resolution_ms=resolution_ms,
-        runs=runs,
-        before=before,
-        lead_s=LEAD_S if after else 0.0,
-        fresh=fresh,
-    )
     if bool(name) == bool(call):
         raise InputError(
             f"both {name} and --call were given" if call else "no operation was named",
@@ -385,6 +376,10 @@ def kernel(
             *(("--after", after) if after else ()),
         )
         place = WorkerPlace(gpu=gpu, units=units, python=python)
+        lead_s = LEAD_S if after else 0.0
+        wanted = WantedKernel(
+            resolution_ms=resolution_ms, runs=runs, before=before, lead_s=lead_s, fresh=fresh
+        )
         report = _measure(options, place, wanted, settings, console, together=together)
     say_lines([as_json_text(report)] if as_json else report_lines(report))
     if report.curve and not as_json:
@@ -406,21 +401,21 @@ def _measure(
     record, channel = sensors_of(card, all_sensors(settings.home))
     check_resolution(channel, wanted.resolution_ms)
     if record.gpu_uuid != card.uuid:
-        origin = origin_of(record, card.uuid)
-        console.print(f"record of the power sensor: {origin}", soft_wrap=True)
+        said = f"record of the power sensor: {origin_of(record, card.uuid)}"
+        console.print(said, soft_wrap=True)
     if not channel.accepted:
         console.print(
             "the sensor record misses its own requirements: bands may be too narrow",
             soft_wrap=True,
         )
     console.print("  starting ...", highlight=False)
-    opening = open_kernel_bench(settings, channel, place, options, second_gpu=together)
     report, planned = _progress(console, wanted.resolution_ms)
-    with stoppable(console), opening as bench:
-        sensors = record, channel
-        return measure_operation(
-            bench, bench.worker.gpu, sensors, wanted, settings.home, report, planned
-        )
+    with (
+        stoppable(console),
+        open_kernel_bench(settings, channel, place, options, second_gpu=together) as bench,
+    ):
+        gpu, sensors = bench.worker.gpu, (record, channel)
+        return measure_operation(bench, gpu, sensors, wanted, settings.home, report, planned)
 
 
 def _progress(

@@ -1,16 +1,19 @@
 """Twelve jobs with a fixed amount of work: by `advisor run`, one after the other, and as planned.
 
-    python docs/measurements/own/twelve.py FOLDER --gpu 0    # 8 minutes of an H200
+    python docs/measurements/own/twelve.py FOLDER --gpu 0    # 8 to 12 minutes of an H200
     python docs/measurements/own/twelve.py FOLDER --table
 
 Seven trainings leave most of a GPU unused, an inference leaves a third, four jobs fill it. Each
-has as many steps as it makes alone in 15 s by its bundled profile. First one of each runs
-alone as its file says, without advisor: two equal jobs one after the other take twice as much. The
-time of its steps is its work on this host, by which the plan is made afterwards by `advisor place`
-in the same `ADVISOR_HOME`; the queue gets no `--work`. FOLDER gets the files of jobs and
-twelve.json. Seconds and joules (the card's energy counter) include all starts, but not those of the
-plan. twelve/twelve.json: the queue ran on another host than the jobs alone, and the plan is that of
-an empty `ADVISOR_HOME`.
+has as many steps as it makes alone in 15 s by its bundled profile: that is the work that the queue
+is told. Then one of each runs alone on this host as its file says, without advisor: two equal jobs
+one after the other take twice as much. By these seconds `advisor place` plans twice afterwards, in
+the same `ADVISOR_HOME`: with each job's time from its start to its end, and with that of its steps.
+The queue is to take at most 10 % longer than the first: a queue must start its jobs, too, so no
+host can follow a plan that starts nothing. Neither is a bound: `place` has two jobs share a GPU.
+
+Seconds and joules (the card's energy counter) include all starts. FOLDER gets the files of jobs and
+one file a GPU; the same command goes on where it stopped. Of twelve/twelve.json the queue ran on
+another host than the jobs alone and was told nothing, and what ran when is not known.
 """
 
 import argparse
@@ -32,6 +35,9 @@ TWELVE = {
 }  # fmt: skip
 
 WORK_S = 15.0
+
+# What each plan takes for the work of a job.
+PLANS = {"plan with starts": "wall_s", "plan without starts": "work_s"}
 
 
 def work(steps: int, script: str, *arguments: str) -> None:
@@ -62,14 +68,18 @@ def work(steps: int, script: str, *arguments: str) -> None:
 
 def measured(gpu: int, do: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     """What it says, with seconds and joules of the card."""
+    began_s, began_mj = time.monotonic(), read(gpu, "TotalEnergyConsumption")
+    said = do()
+    joules = (read(gpu, "TotalEnergyConsumption") - began_mj) / 1e3
+    return said | {"wall_s": time.monotonic() - began_s, "energy_j": joules}
+
+
+def read(gpu: int, name: str) -> Any:
+    """A reading of NVML."""
     import pynvml
 
     pynvml.nvmlInit()
-    card = pynvml.nvmlDeviceGetHandleByIndex(gpu)
-    began_s, began_mj = time.monotonic(), pynvml.nvmlDeviceGetTotalEnergyConsumption(card)
-    said = do()
-    joules = (pynvml.nvmlDeviceGetTotalEnergyConsumption(card) - began_mj) / 1e3
-    return said | {"wall_s": time.monotonic() - began_s, "energy_j": joules}
+    return getattr(pynvml, f"nvmlDeviceGet{name}")(pynvml.nvmlDeviceGetHandleByIndex(gpu))
 
 
 def advisor(*words: str) -> dict[str, Any]:
@@ -118,43 +128,78 @@ def main() -> None:
     parser.add_argument("--gpu", type=int, default=0)
     parser.add_argument("--table", action="store_true")
     given = parser.parse_args()
-    file: Path = given.folder / "twelve.json"
     if given.table:
-        table(json.loads(file.read_text()))
+        for file in sorted(given.folder.glob("twelve*.json")):
+            table(json.loads(file.read_text()))
         return
     commands = write_jobs(given.folder / "jobs")
     os.environ["ADVISOR_JOBS"] = str((given.folder / "jobs").absolute())
-    found: dict[str, Any] = {"apart": {}}
-    for name, (workdir, command) in commands.items():
+    file: Path = given.folder / f"twelve-{read(given.gpu, 'UUID')[4:12]}.json"
+    found: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {"apart": {}}
+    # The first start would read the libraries from disk, others from memory.
+    subprocess.run([sys.executable, "-c", "import torch, transformers"], check=False)
+    if "queue" not in found:
+        jobs = (f"{name}*{count}" for name, count in TWELVE.items())
+        queue = ("run", *jobs, "--gpus", str(given.gpu), "--work", f"{WORK_S:g}s")
+        found["queue"] = measured(given.gpu, lambda: advisor(*queue))
+        found["launches"] = launches({job["launch_id"] for job in found["queue"]["said"]["jobs"]})
+        file.write_text(json.dumps(found))
+    for name in [name for name in commands if name not in found["apart"]]:
+        workdir, command = commands[name]
         seen = given.folder.absolute() / f"{name}.seen"
         env = os.environ | {"CUDA_VISIBLE_DEVICES": str(given.gpu), "SEEN": str(seen)}
         run = partial(subprocess.run, command, cwd=workdir, env=env, check=True)
-        found["apart"][name] = measured(given.gpu, lambda run=run: {"exit_code": run().returncode})
-        found["apart"][name] |= json.loads(seen.read_text())
+        one = measured(given.gpu, lambda run=run: {"exit_code": run().returncode})
+        found["apart"][name] = one | json.loads(seen.read_text())
         file.write_text(json.dumps(found))
-    works = [f"{name}={one['work_s']:.1f}s" for name, one in found["apart"].items()]
-    told = [word for work in works for word in ("--work", work)]
-    queue = ("run", *(f"{name}*{n}" for name, n in TWELVE.items()), "--gpus", str(given.gpu))
-    found["queue"] = measured(given.gpu, lambda: advisor(*queue))
-    file.write_text(json.dumps(found))
     counted = [f"{name}:{count}" for name, count in TWELVE.items()]
-    found["plan"] = advisor("place", *counted, *told, "--gpus", "1", "--gpu-model", "NVIDIA H200")
+    for plan, key in PLANS.items():
+        works = (f"{name}={one[key]:.1f}s" for name, one in found["apart"].items())
+        told = [word for work in works for word in ("--work", work)]
+        found[plan] = advisor("place", *counted, *told, "--gpus", "1", "--gpu-model", "NVIDIA H200")
     file.write_text(json.dumps(found))
     table(found)
 
 
+def launches(ids: set[str]) -> list[list[tuple[str | None, ...]]]:
+    """Jobs of each launch, from its begin, or from when they had joined, to their end."""
+    from advisor.launch.folder import find_folder
+    from advisor.launch.run_queue import see
+    from advisor.settings import read_settings
+
+    home = read_settings().home / "launches"
+    seen = [see(find_folder(home, name)) for name in sorted(ids)]
+    return [
+        [
+            (
+                job.job,
+                job.share_text,
+                job.joined_at or one.status.started_at,
+                job.ended_at or one.status.ended_at,
+            )
+            for job in (job.status for job in one.jobs)
+        ]
+        for one in seen
+    ]
+
+
 def table(found: dict[str, Any]) -> None:
-    """Seconds and kilojoules of each way."""
+    """Seconds and kilojoules of each way, and what ran when."""
     alone = [(found["apart"][name], count) for name, count in TWELVE.items()]
-    said, plan = found["queue"]["said"], found["plan"]["said"]["queue"]
-    launches = {job["launch_id"] for job in said["jobs"]}
+    said, queue = found["queue"]["said"], found["queue"]
+    number = len({job["launch_id"] for job in said["jobs"]})
     keys = ("wall_s", "energy_j", "work_s")
     wall_s, energy_j, work_s = (sum(one[key] * count for one, count in alone) for key in keys)
     print(f"one after the other: {wall_s:.0f} s, of which {work_s:.0f} s steps; {energy_j:.0f} J")
-    print(f"queue, {len(launches)} launches: {found['queue']['wall_s']:.0f} s,", end=" ")
-    print(f"{found['queue']['energy_j']:.0f} J, of which {said['starts_j']:.0f} J before jobs ran")
-    print(f"unwatched: {said['unwatched_s']} s")
-    print(f"plan, no starts: {plan['makespan_s']:.0f} s, {plan['energy_j']:.0f} J")
+    print(f"queue, {number} launches: {queue['wall_s']:.0f} s, {queue['energy_j']:.0f} J,", end=" ")
+    print(f"of which {said['starts_j']:.0f} J before jobs ran; unwatched: {said['unwatched_s']} s")
+    for name in PLANS:
+        plan = found[name]["said"]["queue"]
+        print(f"{name}: {plan['makespan_s']:.0f} s, {plan['energy_j']:.0f} J;", end=" ")
+        print(f"queue takes {queue['wall_s'] / plan['makespan_s']:.2f} of its time")
+    for row in found["launches"]:
+        times = (f"{job} ({share}) {t0[11:19]} to {t1[11:19]};" for job, share, t0, t1 in row)
+        print("launch:", *times)
 
 
 if __name__ == "__main__":

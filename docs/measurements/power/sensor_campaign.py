@@ -16,9 +16,8 @@ from pathlib import Path
 from advisor.formats.wire import to_plain
 from advisor.settings import read_settings
 from advisor.validity.sensor_record import keep_record
-from advisor_power.gpu_worker import script_workload
+from advisor_power.gpu_worker import WorkerPlace
 from advisor_power.sensor import measured, record, record_of, run_stages
-from advisor_profiling.testbed import worker_backend
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("folder", type=Path)
@@ -27,15 +26,11 @@ parser.add_argument("--python", default="python3")
 options = parser.parse_args()
 
 settings = read_settings()
-logs = options.folder / "logs"
-logs.mkdir(parents=True)
+options.folder.mkdir(parents=True)
 begun_s, seed = time.monotonic(), time.time_ns()
-with worker_backend(settings, options.gpu, None) as backend:
-    load = script_workload(
-        backend, settings, "power_load.py", python=options.python, units=None, folder=logs
-    )
-    file = options.folder / "recording.jsonl"
-    trace = record(load, file, seed, print, more=run_stages(seed))
+place = WorkerPlace(gpu=options.gpu, python=options.python)
+file = options.folder / "recording.jsonl"
+trace = record(settings, place, file, seed, print, more=run_stages(seed))
 print(f"{time.monotonic() - begun_s:.0f} s of GPU time, start of PyTorch included")
 found = record_of(trace, "live")
 (options.folder / "record.json").write_text(json.dumps(to_plain(found), indent=1) + "\n")

@@ -7,7 +7,8 @@ Campaigns and the words of the tables are as rows.py has them. It prints the con
 beside simple rules: each fitted to the same way of sharing, to all sets without the job that is
 judged. "Kernels guessed" is the law where kernels of no job are known. Where no campaign is named,
 bundled pairs and sets asked first count, too. The last row is how far the same set on another card
-and host is from itself. Errors of classes are quotients, measured over predicted: 5th, 50th, 95th percentile.
+and host is from itself. Errors of classes are quotients, measured over predicted: 5th, 50th, 95th
+percentile.
 """
 
 import itertools

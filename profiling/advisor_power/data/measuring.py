@@ -272,13 +272,13 @@ class InputPower:
 
     def as_json(self) -> dict[str, Any]:
         """All of it, with what follows from it."""
-        case, outputs = to_plain(self.case), to_plain(self.outputs)
-        m, n, k = self.case.shape
+        plain = to_plain(self)
         return {
-            **case,
-            "shape": {"m": m, "n": n, "k": k},
-            **{name: value for name, value in to_plain(self).items() if name != "case"},
-            "outputs": outputs | {"finite": self.outputs.finite, "right": self.outputs.right},
+            **plain.pop("case"),
+            "shape": dict(zip("mnk", self.case.shape, strict=True)),
+            **plain,
+            "outputs": plain["outputs"]
+            | {"finite": self.outputs.finite, "right": self.outputs.right},
             "unit": "operation",
             "work_per_s": self.rate.value * self.case.launch_work,
             "energy_pj": self.energy_pj,
@@ -356,8 +356,8 @@ def _with_ratio(result: InputPower, references: Sequence[InputPower]) -> InputPo
         return result
     reference_w, error_w = _at(result.moment_s, others)
     ratio = result.power_w.value / reference_w
-    of_windows = standard_error(result.power_w) / result.power_w.value, error_w / reference_w
-    relative = math.hypot(*of_windows, _scatter(same))
+    of_window = standard_error(result.power_w) / result.power_w.value
+    relative = math.hypot(of_window, error_w / reference_w, _scatter(same))
     return replace(result, reference_ratio=around(ratio, STANDARD_ERRORS_95 * ratio * relative))
 
 
@@ -387,11 +387,10 @@ def _at(moment_s: float, references: Sequence[InputPower]) -> tuple[float, float
     """Power of the reference at a moment, and its standard error."""
     before = [r for r in references if r.moment_s <= moment_s][-1:]
     after = [r for r in references if r.moment_s > moment_s][:1]
-    if not (before and after):
-        (only,) = before or after
-        return only.power_w.value, standard_error(only.power_w)
-    first, last = before[0], after[0]
-    part = (moment_s - first.moment_s) / (last.moment_s - first.moment_s)
+    first, last = (before or after)[0], (after or before)[0]
+    # Before the first and after the last reference there is one of them alone.
+    length_s = last.moment_s - first.moment_s
+    part = (moment_s - first.moment_s) / length_s if length_s else 0.0
     watts = (1 - part) * first.power_w.value + part * last.power_w.value
     errors = (1 - part) * standard_error(first.power_w), part * standard_error(last.power_w)
     return watts, math.hypot(*errors)
@@ -406,11 +405,6 @@ class Matrices:
     b_path: Path
     b: OperandState
     fingerprint: Fingerprint
-
-    def remove(self) -> None:
-        """Delete the files."""
-        self.a_path.unlink(missing_ok=True)
-        self.b_path.unlink(missing_ok=True)
 
 
 def fill_case(case: InputCase, stem: Path) -> Matrices:
@@ -489,7 +483,6 @@ class RefusedError(JobError):
 
 
 REFERENCE_EVERY = 8  # cases between two references
-_T_95 = 2.26  # Student's t, of the ten batches that an error is made of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -522,12 +515,11 @@ def measure_cases(
     """
     wanted = list(dict.fromkeys(cases))
     cached = {} if fresh else newest_of(run.keep.resume(), wanted, run.bench.conditions)
-    missing = [case for case in wanted if case not in cached]
+    order = [*with_references(case for case in wanted if case not in cached)]
     refused: dict[InputCase, AdvisorError] = {}
-    if not missing:
+    if not order:
         return refused
-    idle_w = run.bench.idle_w()
-    order, begun_s = [*with_references(missing)], time.monotonic()
+    idle_w, begun_s = run.bench.idle_w(), time.monotonic()
     with closing(run.filling(case for case, _ in order)) as matrices:
         for done, ((case, is_reference), (_, future)) in enumerate(
             zip(order, matrices, strict=True), start=1
@@ -565,7 +557,8 @@ def _measured(
     try:
         outputs, window = run.bench.measure(case, matrices)
     finally:
-        matrices.remove()
+        matrices.a_path.unlink(missing_ok=True)
+        matrices.b_path.unlink(missing_ok=True)
     (rate,) = window.rates
     if rate is None:
         raise RefusedError(
@@ -600,9 +593,9 @@ def _measured(
 
 
 def _estimate(mean: MeanEstimate) -> Estimate:
-    if mean.stderr is None:
-        return Estimate(mean.mean, None, None)
-    return around(mean.mean, _T_95 * mean.stderr)
+    value, stderr = mean.mean, mean.stderr
+    # 2.26: Student's t, of the ten batches that an error is made of.
+    return Estimate(value, None, None) if stderr is None else around(value, 2.26 * stderr)
 
 
 WINDOW_S = 2.1  # some thirty readings, and twenty ticks of the counter
@@ -635,14 +628,8 @@ class _LiveInputBench:
             JobError: the workload ended or hangs.
             BusyError: another process computes on the GPU.
         """
-        job = self.worker.job
-        product = {
-            "a": str(matrices.a_path),
-            "b": str(matrices.b_path),
-            "shape": case.shape,
-            "dtype": case.dtype,
-        }
-        job.ask({"load": product})
+        job, paths = self.worker.job, {"a": str(matrices.a_path), "b": str(matrices.b_path)}
+        job.ask({"load": paths | {"shape": case.shape, "dtype": case.dtype}})
         # Copying and checking the largest matrices takes long.
         said = job.answer(300.0, "was not loaded")
         if refused := said.get("refused"):
@@ -674,14 +661,13 @@ def open_inputs(
         gpu = worker.gpu
         record = record_for(gpu.uuid, gpu.model, gpu.driver or "", all_sensors(settings.home))
         timing = record and power_timing(record)
-        bench = _LiveInputBench(worker=worker, rules=rules_for(window_s, timing))
         with (
             tempfile.TemporaryDirectory(prefix="advisor-inputs-") as folder,
             filling(Path(folder)) as fill,
         ):
             yield InputRun(
                 name=worker.folder.name,
-                bench=bench,
+                bench=_LiveInputBench(worker=worker, rules=rules_for(window_s, timing)),
                 filling=fill,
                 keep=input_lines(settings.home, gpu.uuid),
                 knows_sensor=timing is not None,

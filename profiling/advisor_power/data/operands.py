@@ -77,17 +77,13 @@ class _Word:
         stage: Where it stands: one source, then operations on values, a cast, operations on bits.
         parameters: By name, in order.
         pattern: What follows the word: a group for each parameter.
+        usage: The names of its parameters, in parentheses.
     """
 
     stage: Stage
     parameters: dict[str, _Parameter]
     pattern: re.Pattern[str]
-
-    @property
-    def usage(self) -> str:
-        """The names of its parameters, in parentheses."""
-        usages = (parameter.usage.format(name) for name, parameter in self.parameters.items())
-        return f"({', '.join(usages)})" if self.parameters else ""
+    usage: str
 
 
 def _number(low: float, high: float, *, whole: bool = False) -> _Parameter:
@@ -143,7 +139,9 @@ def _word(stage: Stage, **takes: _Parameter) -> _Word:
         for place, (name, parameter) in enumerate(takes.items())
     ]
     pattern = rf"\({''.join(parts)}\)\s*" if takes else r"(?!\()"
-    return _Word(stage, takes, re.compile(pattern, re.DOTALL))
+    usages = (parameter.usage.format(name) for name, parameter in takes.items())
+    usage = f"({', '.join(usages)})" if takes else ""
+    return _Word(stage, takes, re.compile(pattern, re.DOTALL), usage)
 
 
 _ANY = _number(-3e38, 3e38)
@@ -214,8 +212,8 @@ class Call:
 
     def named(self, name: str) -> str | None:
         """What is in the quotes of the argument with a name; None: it is left out."""
-        given = (a.removeprefix(f"{name}=") for a in self.arguments if a.startswith(f"{name}="))
-        return next(map(json.loads, given), None)
+        of_name = (a.partition("=") for a in self.arguments if a.startswith(f"{name}="))
+        return next((json.loads(quoted) for _, _, quoted in of_name), None)
 
     def __str__(self) -> str:
         return f"{self.name}({','.join(self.arguments)})" if self.arguments else self.name
@@ -231,8 +229,7 @@ class Operand:
     @property
     def dtype(self) -> str | None:
         """What it is cast to; None: to what the product computes in."""
-        casts = (str(call.arguments[0]) for call in self.operations if call.name == "cast")
-        return next(casts, None)
+        return next((call.arguments[0] for call in self.operations if call.name == "cast"), None)
 
     def __str__(self) -> str:
         return "|".join(map(str, (self.source, *self.operations)))
@@ -254,8 +251,7 @@ class OperandPair:
     seed: int = 0
 
     def __str__(self) -> str:
-        align = "true" if self.aligned else "false"
-        return f"a={self.a}; b={self.b}; align={align}; seed={self.seed}"
+        return f"a={self.a}; b={self.b}; align={str(self.aligned).lower()}; seed={self.seed}"
 
 
 def parse_operands(text: str) -> OperandPair:
@@ -265,8 +261,9 @@ def parse_operands(text: str) -> OperandPair:
         InputError: the text is too long, or no operands; says where.
     """
     if len(text) > TEXT_LIMIT:
-        what = f"the operands are {len(text)} characters long"
-        raise InputError(what, fix=f"use {TEXT_LIMIT} at most")
+        raise InputError(
+            f"the operands are {len(text)} characters long", fix=f"use {TEXT_LIMIT} at most"
+        )
     operands: dict[str, Operand] = {}
     settings: dict[str, str] = {}
     at = -1
@@ -280,8 +277,8 @@ def parse_operands(text: str) -> OperandPair:
             value = _canonical(text, match.start(1), match[1], name, _SETTINGS[name])
             settings[name], at = value, match.end()
         if text[at:] and text[at] != ";":
-            what = f"';' was expected, not {_text_at(text, at)}"
-            raise _error(text, at, what, "end the operand, or part its operations by |")
+            fix = "end the operand, or part its operations by |"
+            raise _error(text, at, f"';' was expected, not {_text_at(text, at)}", fix)
     if "a" not in operands:
         raise _error(text, 0, "there is no a=", "say what A is filled with")
     return OperandPair(
@@ -311,8 +308,8 @@ def _operand(text: str, at: int) -> tuple[Operand, int]:
     stages = _ORDER[2:] if source.name == "random_bits" else _ORDER[1:]
     while text[at : at + 1] == "|":
         if len(calls) == OPERATIONS_LIMIT:
-            limit = f"use {OPERATIONS_LIMIT} at most"
-            raise _error(text, at, "too many operations in one operand", limit)
+            what = "too many operations in one operand"
+            raise _error(text, at, what, f"use {OPERATIONS_LIMIT} at most")
         call, at = _call(text, at + 1, stages)
         calls.append(call)
         # One cast at most; what stands before an operation on bits is cast by then.
@@ -330,19 +327,23 @@ def _call(text: str, at: int, stages: tuple[Stage, ...]) -> tuple[Call, int]:
         names = tuple(name for name, word in WORDS.items() if word.stage in stages)
         kind = "source" if "source" in stages else "operation"
         raise _unknown(text, begin.start(1), name, names, kind)
-    if word.stage not in stages and "source" in stages:
-        fix = "an operand begins with one"
-        raise _error(text, begin.start(1), f"{name} is no source", fix)
     if word.stage not in stages:
-        why = {
-            "source": "an operand has one source, its first word",
-            "cast": "a matrix is cast once, before operations on bits",
-        }.get(word.stage, "operations on values come before the cast, and not after random_bits")
-        raise _error(text, begin.start(1), f"{name} cannot stand here", why)
+        what, fix = (
+            "cannot stand here",
+            {
+                "source": "an operand has one source, its first word",
+                "cast": "a matrix is cast once, before operations on bits",
+            }.get(
+                word.stage, "operations on values come before the cast, and not after random_bits"
+            ),
+        )
+        if "source" in stages:
+            what, fix = "is no source", "an operand begins with one"
+        raise _error(text, begin.start(1), f"{name} {what}", fix)
     match = word.pattern.match(text, at)
     if match is None:
-        takes = word.usage or "nothing"
-        raise _error(text, at, f"{name} takes {takes}", f"write {name}{word.usage}")
+        what = f"{name} takes {word.usage or 'nothing'}"
+        raise _error(text, at, what, f"write {name}{word.usage}")
     arguments = (
         (f"{name}=" if parameter.named else "")
         + _canonical(text, match.start(name), match[name], f"{name} of {begin[1]}", parameter)
@@ -356,8 +357,8 @@ def _canonical(text: str, at: int, value: str, what: str, parameter: _Parameter)
     try:
         return parameter.canonical(value)
     except ValueError as error:
-        said = repr(value) if value else "missing"
-        raise _error(text, at, f"{what} is {said}", f"it is {parameter.text}") from error
+        said = f"{what} is {repr(value) if value else 'missing'}"
+        raise _error(text, at, said, f"it is {parameter.text}") from error
 
 
 def _value(argument: str) -> Any:
@@ -375,14 +376,13 @@ def _text_at(text: str, at: int) -> str:
 def _unknown(text: str, at: int, name: str, names: tuple[str, ...], kind: str) -> InputError:
     near = difflib.get_close_matches(name, names, n=1)
     fix = f"did you mean {near[0]}?" if near else f"there are {', '.join(names) or 'none'}"
-    said = repr(name) if name else _text_at(text, at)
-    return _error(text, at, f"no {kind} is called {said}", fix)
+    return _error(
+        text, at, f"no {kind} is called {repr(name) if name else _text_at(text, at)}", fix
+    )
 
 
 def _error(text: str, at: int, what: str, fix: str) -> InputError:
-    before = text[:at]
-    line = before.count("\n") + 1
-    column = at - (before.rfind("\n") + 1) + 1
+    line, column = text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)
     return InputError(f"operands, line {line}, column {column}: {what}", fix=fix)
 
 
@@ -415,7 +415,7 @@ def _parts(_: str) -> Sequence[float]:
 
 
 def _bits(dtype: str) -> Sequence[float]:
-    return tuple(sorted({round(part * WIDTHS[dtype]) for part in _PARTS}))
+    return sorted({round(part * WIDTHS[dtype]) for part in _PARTS})
 
 
 def _by_type(narrow: Sequence[float], wide: Sequence[float]) -> Callable[[str], Sequence[float]]:
@@ -460,7 +460,6 @@ _FILE_TYPES: dict[str, tuple[str, Any]] = {
 _NAMES = {np.dtype(number): name for name, number in _FILE_TYPES.values()}
 
 _LONGEST = 80  # characters of a name that are repeated in a message
-_NPY = b"\x93NUMPY"
 _LENGTH = 8  # bytes of the length of a safetensors header
 _HEADER = 100_000_000  # bytes of such a header; the library's own limit
 _PICKLES = (b"PK\x03\x04", *(bytes([0x80, protocol]) for protocol in range(2, 6)))
@@ -502,8 +501,19 @@ def open_matrix(path: Path, name: str | None = None) -> Matrix:
     with InputError.instead_of(OSError, f"{_printable(str(path))} cannot be read"):
         with path.open("rb") as file:
             start = file.read(64)
-        if start.startswith(_NPY):
-            return _npy_matrix(path, name)
+        if start.startswith(b"\x93NUMPY"):
+            if name is not None:
+                raise _fault(
+                    path, f"it has no tensor {shown(name)}", fix="an npy file has one array"
+                )
+            try:
+                found: Matrix = np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
+            except Exception as error:  # the header is parsed as Python: whatever that raises
+                raise _fault(
+                    path, f"numpy cannot map it: {shown(str(error).partition(chr(10))[0])}"
+                ) from error
+            _check_matrix(path, name, str(found.dtype), found.dtype in _NAMES, found.shape)
+            return found
         if start[_LENGTH : _LENGTH + 1] == b"{":
             return _safetensors_matrix(path, name)
     if start.startswith(b"version https://git-lfs"):
@@ -515,34 +525,23 @@ def open_matrix(path: Path, name: str | None = None) -> Matrix:
     )
 
 
-def _npy_matrix(path: Path, name: str | None) -> Matrix:
-    if name is not None:
-        raise _fault(path, f"it has no tensor {shown(name)}", fix="an npy file has one array")
-    try:
-        found: Matrix = np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
-    except Exception as error:  # the header is parsed as Python: whatever that raises
-        raise _fault(
-            path, f"numpy cannot map it: {shown(str(error).partition(chr(10))[0])}"
-        ) from error
-    _check_matrix(path, name, str(found.dtype), found.dtype in _NAMES, found.shape)
-    return found
-
-
 def _safetensors_matrix(path: Path, name: str | None) -> Matrix:
     size = path.stat().st_size
     with path.open("rb") as file:
         start = _LENGTH + int.from_bytes(file.read(_LENGTH), "little")
         if start > min(_LENGTH + _HEADER, size):
-            what = f"the header is said to end at byte {_count(start)}, and the file has {size}"
-            raise _fault(path, f"{what}; {_HEADER} bytes are the most")
+            raise _fault(
+                path,
+                f"the header is said to end at byte {_count(start)}, and the file has {size}; "
+                f"{_HEADER} bytes are the most",
+            )
         text = file.read(start - _LENGTH)
     try:
         entries = _ENTRIES.validate_json(text, strict=True)
     except pydantic.ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = shown(".".join(map(str, first["loc"])))
-        what = f"the header is not JSON of tensors: {where} {first['msg']}"
-        raise _fault(path, what) from error
+        raise _fault(path, f"the header is not JSON of tensors: {where} {first['msg']}") from error
     tensors = {key: entry for key, entry in entries.items() if isinstance(entry, _Entry)}
     if name is None:
         of = {k for k, e in tensors.items() if len(e.shape) == 2 and e.dtype in _FILE_TYPES}
@@ -557,9 +556,13 @@ def _safetensors_matrix(path: Path, name: str | None) -> Matrix:
     number = _FILE_TYPES[entry.dtype][1]
     begin, end = entry.data_offsets
     if end - begin != math.prod(entry.shape) * np.dtype(number).itemsize or start + end > size:
-        sides, span = shown("x".join(map(_count, entry.shape))), f"{_count(begin)} to {_count(end)}"
-        what = f"{entry.dtype} of shape {sides} is not bytes {span} of {size - start}"
-        raise _fault(path, what, tensor=name)
+        sides = shown("x".join(map(_count, entry.shape)))
+        raise _fault(
+            path,
+            f"{entry.dtype} of shape {sides} is not bytes {_count(begin)} to {_count(end)} of "
+            f"{size - start}",
+            tensor=name,
+        )
     return np.asarray(np.memmap(path, number, "r", start + begin, entry.shape))
 
 
@@ -573,8 +576,12 @@ def _check_matrix(
         f"numbers are {shown(dtype)}, which no matrix product here computes with": not is_number,
     }
     if why := next((why for why, is_so in faults.items() if is_so), ""):
-        fix = "name a matrix of bf16, fp16, fp8, int8, fp32 or fp64; npy has no bf16 and fp8"
-        raise _fault(path, f"it is no operand of a product: {why}", tensor=name, fix=fix)
+        raise _fault(
+            path,
+            f"it is no operand of a product: {why}",
+            tensor=name,
+            fix="name a matrix of bf16, fp16, fp8, int8, fp32 or fp64; npy has no bf16 and fp8",
+        )
 
 
 def _sha256(matrix: Matrix) -> str:
@@ -714,9 +721,7 @@ def _prune(_: np.random.Generator, values: Float32s, ratio: str) -> Float32s:
 
 
 def _permute(_: np.random.Generator, values: Float32s, lines: str, key: float) -> Float32s:
-    axis = 0 if lines == "rows" else 1
-    order = np.random.default_rng(int(key)).permutation(values.shape[axis])
-    return np.take(values, order, axis=axis)
+    return np.random.default_rng(int(key)).permutation(values, axis=0 if lines == "rows" else 1)
 
 
 def _scale(_: np.random.Generator, values: Float32s, factor: float) -> Float32s:
@@ -757,19 +762,17 @@ FILE = "file"
 
 def pinned(pair: OperandPair) -> OperandPair:
     """The same operands, each file with the hash of its content, so that their text is a key."""
-    hashed: dict[Call, Call] = {}
 
-    def of(operand: Operand) -> Operand:
-        if operand.source.name != FILE:
-            return operand
-        if operand.source not in hashed:
-            sha256 = _sha256(_matrix(operand.source))
-            if (given := operand.source.named("sha256")) is not None:
-                _check_hash(operand.source, given, sha256)
-            hashed[operand.source] = _with_hash(operand.source, sha256)
-        return replace(operand, source=hashed[operand.source])
+    @functools.cache  # both operands may name one file
+    def hashed(source: Call) -> Call:
+        if source.name != FILE:
+            return source
+        sha256 = _sha256(_matrix(source))
+        _check_hash(source, sha256)
+        return _with_hash(source, sha256)
 
-    return replace(pair, a=of(pair.a), b=of(pair.b))
+    a, b = (replace(operand, source=hashed(operand.source)) for operand in (pair.a, pair.b))
+    return replace(pair, a=a, b=b)
 
 
 def _from_file(source: Call, shape: _Shape) -> Float32s:
@@ -779,14 +782,14 @@ def _from_file(source: Call, shape: _Shape) -> Float32s:
         InputError: as `pinned`; the text has no hash, or the matrix is smaller than `shape`.
     """
     matrix = _matrix(source)
-    given, sha256 = source.named("sha256"), _sha256(matrix)
-    if given is None:
+    sha256 = _sha256(matrix)
+    if source.named("sha256") is None:
         raise InputError(
             f"{source} does not say which content it means",
             why="a result must be of the numbers that were measured, whatever the file becomes",
             fix=f"write {_with_hash(source, sha256)}",
         )
-    _check_hash(source, given, sha256)
+    _check_hash(source, sha256)
     if matrix.shape[0] < shape[0] or matrix.shape[1] < shape[1]:
         raise InputError(
             f"{source} has {matrix.shape[0]} by {matrix.shape[1]} elements, "
@@ -806,8 +809,8 @@ def _matrix(source: Call) -> Matrix:
     return found
 
 
-def _check_hash(source: Call, given: str, sha256: str) -> None:
-    if given != sha256:
+def _check_hash(source: Call, sha256: str) -> None:
+    if (given := source.named("sha256")) not in (None, sha256):
         raise InputError(
             f"{shown(source.values[0])} is not what it was: sha256 is {sha256}, not {given}",
             fix="put the old content back, or leave sha256 out and measure the new one",
@@ -841,10 +844,8 @@ def fill_pair(pair: OperandPair, shape: tuple[int, int, int], dtype: str) -> tup
     """Both matrices of a product of `shape` (m, n, k): A is m by k, B is k by n."""
     m, n, k = shape
     a = fill(pair.a, (m, k), dtype, seed=pair.seed, side="a")
-    if not pair.aligned:
-        return a, fill(pair.b, (k, n), dtype, seed=pair.seed, side="b")
-    b = fill(pair.b, (n, k), dtype, seed=pair.seed, side="b")
-    return a, Filled(b.matrix.T, b.non_finite, b.saturated)
+    b = fill(pair.b, (n, k) if pair.aligned else (k, n), dtype, seed=pair.seed, side="b")
+    return a, replace(b, matrix=b.matrix.T) if pair.aligned else b
 
 
 def fill(
@@ -1050,8 +1051,7 @@ def product_fingerprint(
 def features_of(fingerprint: Fingerprint) -> dict[str, float]:
     """A fingerprint as a model takes it: numbers of operands with their letter."""
     whole = asdict(fingerprint)
-    sides = {side: whole.pop(side) for side in ("a", "b")}
-    return {f"{side}_{name}": n for side, of in sides.items() for name, n in of.items()} | whole
+    return {f"{side}_{name}": n for side in "ab" for name, n in whole.pop(side).items()} | whole
 
 
 def _count(number: int) -> str:

@@ -14,11 +14,11 @@ import math
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
-from cachetools import LRUCache
 
 from advisor.core.gpu import check_card_units, named_model
 from advisor.core.objectives import Interval
@@ -42,15 +42,14 @@ from advisor_models.model_predictor import Forest, read_trees
 from advisor_models.registry import (
     MANIFEST,
     LogBounds,
-    Range,
     check_version,
     checked_file,
     file_faults,
     trees_file,
     whole_file,
 )
+from advisor_power.data import SIDE
 from advisor_power.data.measuring import case_of
-from advisor_power.data.of_job import SIDE
 from advisor_power.data.operands import (
     FILE,
     parse_operands,
@@ -85,16 +84,14 @@ def feature_matrix(products: Sequence[Product]) -> Floats:
 
 def parts(products: Sequence[Product]) -> Floats:
     """What each weight is multiplied with, W at weight 1; shape (products, parts)."""
-    features = feature_matrix(products)
+    features, one = feature_matrix(products), np.ones(len(products))
     saving = np.isin(FEATURES, ("a_zeros", "b_zeros", "zero_products", "sum_non_finite"))
-    count = len(products)
-    of_operation = np.column_stack([np.ones(count), np.where(saving, 1 - features, features)])
+    of_operation = np.column_stack([one, np.where(saving, 1 - features, features)])
     tera_per_s = np.array([p.flop_per_s / 1e12 for p in products])[:, None]
     clock_ghz = np.array([p.clock_mhz / 1000 for p in products])[:, None]
     units = np.array([p.units for p in products], dtype=float)[:, None]
-    by_units = units * clock_ghz**SM_POWER_EXPONENT
     by_rate = of_operation * tera_per_s * clock_ghz**_WORK_EXPONENT
-    return np.column_stack([np.ones(count), by_units, by_rate])
+    return np.column_stack([one, units * clock_ghz**SM_POWER_EXPONENT, by_rate])
 
 
 def evened(features: Mapping[str, float]) -> dict[str, float]:
@@ -173,16 +170,15 @@ class MeasuredCards:
     def card(self, gpu_model: str | None = None) -> _MeasuredCard:
         """The card of a GPU model; None: the only one."""
         names = [*dict.fromkeys(card.gpu_model for card in self.cards)]
-        if gpu_model is None and len(names) == 1:
-            return self.cards[0]
         named = gpu_model and named_model(gpu_model, names)
-        if named not in names:
+        of_model = [card for card in self.cards if named in (None, card.gpu_model)]
+        if not of_model or (named is None and len(names) != 1):
             lack = "no GPU model was named" if gpu_model is None else f"{gpu_model} has no inputs"
             raise InputError(
                 f"{lack}: there are measured ones of {', '.join(names)}",
                 fix="name one of these as GPU model, or measure: advisor power input",
             )
-        return next(card for card in self.cards if card.gpu_model == named)
+        return of_model[0]
 
     def product(
         self,
@@ -265,9 +261,8 @@ def measured_cards(points: Sequence[InputPoint]) -> MeasuredCards:
         )
         for (gpu_model, dtype, shape, units), of_pace in sorted(by_pace.items())
     ]
-    models = sorted({p.gpu_model for p in points})
-    cards = [_card(name, [p for p in points if p.gpu_model == name]) for name in models]
-    return MeasuredCards(tuple(cards), tuple(paces))
+    by_model = sorted(grouped(points, lambda p: p.gpu_model).items())
+    return MeasuredCards(tuple(_card(name, of) for name, of in by_model), tuple(paces))
 
 
 def _card(name: str, points: Sequence[InputPoint]) -> _MeasuredCard:
@@ -304,9 +299,9 @@ def held_to(
 
 
 def _scaled(products: Sequence[P], of_clock: Floats) -> list[P]:
-    both = zip(products, map(float, of_clock), strict=True)
     return [
-        replace(p, clock_mhz=part * p.clock_mhz, flop_per_s=part * p.flop_per_s) for p, part in both
+        replace(p, clock_mhz=part * p.clock_mhz, flop_per_s=part * p.flop_per_s)
+        for p, part in zip(products, of_clock.tolist(), strict=True)
     ]
 
 
@@ -324,7 +319,6 @@ _RETRAIN = (
 )
 
 _filling, _loading = threading.Lock(), threading.Lock()
-_loaded: "LRUCache[tuple[Path, int], InputPredictor]" = LRUCache(4)
 
 
 class NoInputModelError(ModelError):
@@ -354,7 +348,7 @@ class TypeModel:
     dtype: str
     points: int
     weights: tuple[float, ...]
-    ranges: tuple[Range, ...]
+    ranges: tuple[tuple[float, float], ...]
     bounds: LogBounds
     usual: Mapping[str, float] | None
 
@@ -411,12 +405,6 @@ class InputManifest:
     libraries: Mapping[str, str]
     files: Mapping[str, str]
 
-    @property
-    def line(self) -> str:
-        """Where the model is from."""
-        cards = ", ".join(card.gpu_model for card in self.known.cards)
-        return f"model {self.version}, {self.dataset.points} measured inputs on {cards}"
-
 
 def model_folder(home: Path) -> Path:
     """The folder into which `advisor power train` writes; it is made."""
@@ -447,15 +435,16 @@ def load_input_model(home: Path, gpu_model: str | None = None) -> "InputPredicto
     if folder is None:
         raise NoInputModelError
     with _loading:
-        # Read again where another one was made.
-        key = folder, (folder / MANIFEST).stat().st_mtime_ns
-        if key not in _loaded:
-            _loaded[key] = InputPredictor(folder)
-        return _loaded[key]
+        return _loaded(folder, (folder / MANIFEST).stat().st_mtime_ns)
+
+
+@lru_cache(4)
+def _loaded(folder: Path, _: int) -> "InputPredictor":
+    """Read again where another one was made, which shows in its time."""
+    return InputPredictor(folder)
 
 
 def _read_input_manifest(folder: Path) -> InputManifest:
-    """The manifest of a folder alone."""
     return parsed_manifest(folder / MANIFEST, whole_file(folder / MANIFEST, _RETRAIN))
 
 
@@ -527,9 +516,8 @@ class InputPredictor:
         runs = [self._run(product, of, factor, limit_w) for factor in (1.0, *of.bounds.factors)]
         run, power_w = runs[0]
         flop = 2.0 * math.prod(wanted.shape)
-        usual_w = None
-        if of.usual is not None:
-            _, usual_w = self._run(replace(product, features=of.usual), of, 1.0, limit_w)
+        usual = replace(product, features=of.usual) if of.usual is not None else None
+        usual_w = usual and self._run(usual, of, 1.0, limit_w)[1]
         values = zip(feature_matrix([product])[0], of.ranges, strict=True)
         outside = (v < low - _OUTSIDE or v > high + _OUTSIDE for v, (low, high) in values)
         if any(outside) or abs(wanted.features["a_zeros"] - wanted.features["b_zeros"]) > _OUTSIDE:
@@ -544,7 +532,7 @@ class InputPredictor:
             power_w=_interval(watts for _, watts in runs),
             work_per_s=_interval(run.flop_per_s for run, _ in runs),
             energy_j=_interval(watts * flop / run.flop_per_s for run, watts in runs),
-            usual_ratio=None if usual_w is None else power_w / usual_w,
+            usual_ratio=power_w / usual_w if usual_w else None,
             clock_mhz=run.clock_mhz,
             power_limit_w=None if math.isinf(limit_w) else limit_w,
             at_limit=run.clock_mhz < product.clock_mhz,

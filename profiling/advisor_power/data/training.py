@@ -59,22 +59,50 @@ def points_of(results: Iterable[InputPower]) -> tuple[tuple[InputPoint, ...], di
     points: list[InputPoint] = []
     left_out: Counter[str] = Counter()
     for result in with_ratios(results):
+        case, where, ratio = result.case, result.conditions, result.reference_ratio
+        fingerprint, idle_w, clock_mhz = result.fingerprint, result.idle_w, result.sm_clock_mhz
         reasons = {
-            f"computed a {result.case.work}, not a product": result.case.work != "product",
-            "has no fingerprint": result.fingerprint is None,
-            "has no idle power": result.idle_w is None,
-            "has no clock": result.sm_clock_mhz is None,
-            "does not say on how many SMs": result.conditions.units is None,
-            "draws no more than the idle card": result.power_w.value <= (result.idle_w or 0.0),
+            f"computed a {case.work}, not a product": case.work != "product",
+            "has no fingerprint": fingerprint is None,
+            "has no idle power": idle_w is None,
+            "has no clock": clock_mhz is None,
+            "does not say on how many SMs": where.units is None,
+            "draws no more than the idle card": result.power_w.value <= (idle_w or 0.0),
             **{
                 f"has the flag {flag}": flag in result.flags
                 for flag in ("wrong-outputs", "not-settled")
             },
         }
-        if why := next((why for why, is_so in reasons.items() if is_so), None):
+        why = next((why for why, is_so in reasons.items() if is_so), "")
+        # What is None has a reason above, too.
+        if why or not fingerprint or idle_w is None or clock_mhz is None or where.units is None:
             left_out[why] += 1
-        else:
-            points.append(_point(result))
+            continue
+        points.append(
+            InputPoint(
+                gpu_model=where.gpu_model,
+                gpu_uuid=where.gpu_uuid,
+                driver=where.driver,
+                torch=where.torch,
+                measured_at=result.measured_at,
+                dtype=case.dtype,
+                shape=case.shape,
+                units=where.units,
+                expression=case.operands,
+                group=pattern_of(case.pair),
+                real=FILE in (case.pair.a.source.name, case.pair.b.source.name),
+                is_reference=result.is_reference,
+                features=features_of(fingerprint),
+                power_w=result.power_w.value,
+                idle_w=idle_w,
+                flop_per_s=result.rate.value * case.launch_work,
+                clock_mhz=clock_mhz,
+                reference_w=None if ratio is None else result.power_w.value / ratio.value,
+                power_limit_w=result.power_limit_w,
+                at_limit=result.at_limit,
+                throttled=result.throttled,
+            )
+        )
     return tuple(_with_clocks(points)), dict(left_out)
 
 
@@ -92,46 +120,11 @@ def pattern_of(pair: OperandPair) -> str:
         return f"{call.name}({','.join(chosen)})" if chosen else call.name
 
     def pattern(of: Operand) -> str:
-        calls = [of.source, *(call for call in of.operations if call.name != "cast")]
-        return "|".join(map(words, calls))
+        return "|".join(words(c) for c in (of.source, *of.operations) if c.name != "cast")
 
     a, b = pattern(pair.a), pattern(pair.b)
     both = a if a == b else f"a={a}; b={b}"
     return both if pair.aligned else f"{both}; align=false"
-
-
-def _point(result: InputPower) -> InputPoint:
-    case, where = result.case, result.conditions
-    fingerprint, idle_w, clock_mhz = result.fingerprint, result.idle_w, result.sm_clock_mhz
-    # `points_of` leaves out results without them.
-    assert fingerprint is not None
-    assert idle_w is not None
-    assert clock_mhz is not None
-    assert where.units is not None
-    ratio = result.reference_ratio
-    return InputPoint(
-        gpu_model=where.gpu_model,
-        gpu_uuid=where.gpu_uuid,
-        driver=where.driver,
-        torch=where.torch,
-        measured_at=result.measured_at,
-        dtype=case.dtype,
-        shape=case.shape,
-        units=where.units,
-        expression=case.operands,
-        group=pattern_of(case.pair),
-        real=FILE in (case.pair.a.source.name, case.pair.b.source.name),
-        is_reference=result.is_reference,
-        features=features_of(fingerprint),
-        power_w=result.power_w.value,
-        idle_w=idle_w,
-        flop_per_s=result.rate.value * case.launch_work,
-        clock_mhz=clock_mhz,
-        reference_w=None if ratio is None else result.power_w.value / ratio.value,
-        power_limit_w=result.power_limit_w,
-        at_limit=result.at_limit,
-        throttled=result.throttled,
-    )
 
 
 def _with_clocks(points: Sequence[InputPoint]) -> Iterator[InputPoint]:
@@ -166,12 +159,10 @@ class _InputModel:
                 fix="measure inputs of that type",
             )
         expected_w = np.array([p.idle_w for p in points])
-        for dtype, weights in self.weights.items():
+        for dtype in {p.dtype for p in points}:
             which = [i for i, p in enumerate(points) if p.dtype == dtype]
-            if not which:
-                continue
             of, trees = [points[i] for i in which], self.trees.get(dtype)
-            expected = parts(of) @ weights
+            expected = parts(of) @ self.weights[dtype]
             if trees is not None:
                 expected = trees.predict(np.column_stack([expected, columns(of)]))
             expected_w[which] += expected
@@ -398,8 +389,11 @@ def learnable(
     points = [p for p in points if p.gpu_model == chosen]
     ordered = sorted(points, key=lambda p: input_points_text([p]))
     few = {dtype for dtype, of in _by_type(points).items() if not _is_enough(of)}
-    why = "{} has fewer than {} points beside each of its patterns"
-    left_out = Counter(why.format(p.dtype, _LEAST_POINTS) for p in points if p.dtype in few)
+    left_out = Counter(
+        f"{p.dtype} has fewer than {_LEAST_POINTS} points beside each of its patterns"
+        for p in points
+        if p.dtype in few
+    )
     return tuple(p for p in ordered if p.dtype not in few), dict(others + left_out)
 
 

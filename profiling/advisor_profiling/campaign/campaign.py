@@ -5,9 +5,7 @@ written as soon as it is known. A window that failed is tried once more with its
 alone.
 """
 
-import itertools
 import os
-import platform
 import random
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -63,35 +61,6 @@ class _Part:
     processes: _Clients
 
 
-def _pack(
-    targets: Iterable[Target], max_clients: int, memory_mib: float | None
-) -> list[list[Target]]:
-    """Groups of windows whose processes can stand ready together.
-
-    Greedy: a group takes in the pair that needs fewest processes more for each of the windows that
-    can then be measured, until nothing fits.
-
-    Each target comes once; of those of the same jobs that do not fit together the first ones come
-    into the first group. Without `memory_mib` the memory is not looked at.
-    """
-    fits = partial(_fits, max_clients, memory_mib)
-    begun, left = list[_Part](), list[_Part]()
-    for parts in _parts(targets, fits):
-        # Parts of a pair that had to be cut each begin a group, so that no two cut pairs share one
-        # and each can be kept on one card without many others.
-        (left if len(parts) == 1 and fits(parts[0].processes) else begun).extend(parts)
-    groups = list[list[Target]]()
-    while begun or left:
-        inside = [begun.pop(0)] if begun else []
-        processes = inside[0].processes if inside else _Clients()
-        while fits(processes) and (wider := _wider(processes, left, fits)):
-            processes = wider
-            inside += [part for part in left if part.processes <= processes]
-            left = [part for part in left if not part.processes <= processes]
-        groups.append([target for part in inside for target in part.targets])
-    return groups
-
-
 def _fits(max_clients: int, memory_mib: float | None, processes: _Clients) -> bool:
     """Whether all of them can stand ready on the GPU together."""
     if len(processes) > max_clients or not all(r.job.progress.gate for r in processes):
@@ -114,9 +83,8 @@ def _parts(targets: Iterable[Target], fits: _Fits) -> list[list[_Part]]:
     return [[_Part(tuple(p), _processes(p)) for p in parts] for parts in by_jobs.values()]
 
 
-def _wider(processes: _Clients, left: Iterable[_Part], fits: _Fits) -> _Clients | None:
+def _wider(processes: _Clients, left: Sequence[_Part], fits: _Fits) -> _Clients | None:
     """The processes with those of one more part."""
-    left = list(left)
 
     def starts_per_window(wider: _Clients) -> float:
         return len(wider - processes) / sum(len(p.targets) for p in left if p.processes <= wider)
@@ -126,7 +94,7 @@ def _wider(processes: _Clients, left: Iterable[_Part], fits: _Fits) -> _Clients 
 
 
 def _processes(targets: Iterable[Target]) -> _Clients:
-    return _Clients(itertools.chain.from_iterable(target.specs for target in targets))
+    return _Clients(spec for target in targets for spec in target.specs)
 
 
 _FULL = Share(100.0)
@@ -178,7 +146,27 @@ def cut(
         key=lambda of: (of.jobs, [spec.share.percent for spec in of.specs], of.repeat),
     )
     random.Random(seed).shuffle(order)
-    blocks = _chained(map(_block, _pack(order, max_clients, memory_mib)))
+    # Groups of windows whose processes can stand ready together. Greedy: a group takes in the
+    # pair that needs fewest processes more for each of the windows that can then be measured,
+    # until nothing fits. Each target comes once; of those of the same jobs that do not fit
+    # together the first ones come into the first group. Without `memory_mib` the memory is not
+    # looked at.
+    fits = partial(_fits, max_clients, memory_mib)
+    begun, left = list[_Part](), list[_Part]()
+    for parts in _parts(order, fits):
+        # Parts of a pair that had to be cut each begin a group, so that no two cut pairs share one
+        # and each can be kept on one card without many others.
+        (left if len(parts) == 1 and fits(parts[0].processes) else begun).extend(parts)
+    groups = list[list[Target]]()
+    while begun or left:
+        inside = [begun.pop(0)] if begun else []
+        processes = inside[0].processes if inside else _Clients()
+        while fits(processes) and (wider := _wider(processes, left, fits)):
+            processes = wider
+            inside += [part for part in left if part.processes <= processes]
+            left = [part for part in left if not part.processes <= processes]
+        groups.append([target for part in inside for target in part.targets])
+    blocks = _chained(map(_block, groups))
     if alone:
         blocks = [_with_references(b, number, profiles) for number, b in enumerate(blocks)]
     return [_shuffled(block, f"{seed} {number}") for number, block in enumerate(blocks)]
@@ -208,12 +196,19 @@ def shard(blocks: Sequence[Block], index: int, count: int) -> list[Block]:
         raise InputError(f"there is no shard {index} of {count}", fix=f"count from 1 to {count}")
     parts: list[list[Block]] = [[] for _ in range(count)]
     taken_s = [0.0] * count
-    for unit in sorted(_units(blocks), key=_alone_s, reverse=True):
+    # Each is the pairs and the blocks that share one of them.
+    units: list[tuple[frozenset[tuple[str, ...]], list[Block]]] = []
+    for block in blocks:
+        pairs, joined = block.pairs, [block]
+        for unit in [unit for unit in units if not pairs.isdisjoint(unit[0])]:
+            units.remove(unit)
+            pairs, joined = pairs | unit[0], unit[1] + joined
+        units.append((pairs, joined))
+    for unit in sorted((joined for _, joined in units), key=_alone_s, reverse=True):
         least = taken_s.index(min(taken_s))
         parts[least] += unit
         taken_s[least] += _alone_s(unit)
-    longest_first = sorted(parts[index - 1], key=lambda block: _alone_s([block]), reverse=True)
-    return _chained(longest_first)
+    return _chained(sorted(parts[index - 1], key=lambda block: _alone_s([block]), reverse=True))
 
 
 def estimate_s(blocks: Iterable[Block], rules: WindowRules) -> float:
@@ -269,18 +264,6 @@ def _chained(blocks: Iterable[Block]) -> list[Block]:
     return chain
 
 
-def _units(blocks: Iterable[Block]) -> list[list[Block]]:
-    """The blocks, those together that share a pair."""
-    units: list[tuple[frozenset[tuple[str, ...]], list[Block]]] = []
-    for block in blocks:
-        pairs, together = block.pairs, [block]
-        for unit in [unit for unit in units if not pairs.isdisjoint(unit[0])]:
-            units.remove(unit)
-            pairs, together = pairs | unit[0], unit[1] + together
-        units.append((pairs, together))
-    return [together for _, together in units]
-
-
 def _alone_s(blocks: Iterable[Block]) -> float:
     """Seconds of the blocks, each with all its starts."""
     return sum(estimate_s([block], WindowRules()) for block in blocks)
@@ -324,8 +307,7 @@ class Cost:
     starts: int = 0
 
     def __add__(self, other: "Cost") -> "Cost":
-        mine, others = astuple(self), astuple(other)
-        return Cost(*(a + b for a, b in zip(mine, others, strict=True)))
+        return Cost(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -385,16 +367,6 @@ class RetryLimit:
         return None
 
 
-def _right_before(points: Iterable[SoloPoint]) -> dict[str, Reported]:
-    """What jobs reported on the whole GPU where it was right, by hash of the job."""
-    read = (
-        (point.job_hash, Reported.read(point.reported))
-        for point in points
-        if point.share_percent == WHOLE and point.results == "right"
-    )
-    return {job: reported for job, reported in read if job is not None and reported is not None}
-
-
 def _judged(result: WindowResult, whole_gpu: dict[str, Reported]) -> WindowResult:
     """The window with a verdict for each of its jobs, by what they reported on the whole GPU.
 
@@ -429,8 +401,7 @@ class ProcessPool(AbstractContextManager["ProcessPool"]):
         self._testbed = testbed
         self.processes: dict[ProcessSpec, WarmProcess] = {}
         self.errors: dict[ProcessSpec, AdvisorError] = {}
-        self.starts = 0
-        self.starting_s, self.waiting_s = 0.0, 0.0
+        self.starts, self.starting_s, self.waiting_s = 0, 0.0, 0.0
 
     def change(self, wanted: Collection[ProcessSpec]) -> None:
         """End the processes that are not wanted any more, start those that are missing, wait.
@@ -526,7 +497,7 @@ def measure_target(
     time_s = testbed.clock.now_s() - begun_s
     testbed.check_limits()
     parts = [
-        _part(spec, process, window, slot, _percent(process.cpu_s(), cpu_s[slot], time_s))
+        _part(spec, process, window, slot, cpu_s[slot], time_s)
         for slot, (spec, process) in enumerate(zip(target.specs, processes, strict=True))
     ]
     cores_s = time_s * (os.cpu_count() or 1)
@@ -550,8 +521,10 @@ def _part(
     process: WarmProcess,
     window: MeasuredWindow,
     slot: int,
-    cpu_percent: float | None,
+    cpu_before_s: float | None,
+    time_s: float,
 ) -> PointPart:
+    cpu_s = process.cpu_s()
     if (rate := window.rates[slot]) is None:
         raise JobError(
             f"{spec} made fewer than two steps in its window of {window.window_s:.0f} s",
@@ -564,16 +537,12 @@ def _part(
         rate=rate.mean,
         rate_stderr=rate.stderr,
         memory_used_mib=process.memory_mib(),
-        cpu_percent=cpu_percent,
+        cpu_percent=None
+        if cpu_s is None or cpu_before_s is None
+        else max(0.0, 100 * (cpu_s - cpu_before_s) / time_s),
         latency_p50_ms=p50_ms,
         latency_p99_ms=p99_ms,
     )
-
-
-def _percent(after_s: float | None, before_s: float | None, time_s: float) -> float | None:
-    if after_s is None or before_s is None:
-        return None
-    return max(0.0, 100 * (after_s - before_s) / time_s)
 
 
 def conditions_on(
@@ -591,7 +560,7 @@ def conditions_on(
         run=run,
         mode=testbed.mode,
         source=testbed.source.name,
-        host=platform.node(),
+        host=os.uname().nodename,
         idle_power_w=idle_power_w,
     )
 
@@ -627,11 +596,21 @@ def measure_blocks(
         task.total = windows_in([*blocks, *rest])
         for block in rest:
             task.measure(block)
-        failed, task.failures = task.failures, []
-        for failure in failed:
-            task.try_again(failure)
-        for failure in task.failures:
-            task.give_up(failure)
+        first = len(task.failures)
+        for failure in task.failures[:first]:
+            if task.retry_limit.verdict(failure.target.jobs):
+                task.failures.append(failure)
+            else:  # with nothing but its own processes on the GPU
+                task.measure(Block(failure.target.specs, (failure.target,)), alone=True)
+        failures = task.failures[first:]
+        # One that stays is told. A pair keeps a marked point, but not one with the probe.
+        for failure in failures:
+            if _is_probed(failure.target):
+                continue
+            reporter.failure(failure)
+            if len(failure.target.specs) > 1:
+                moment = testbed.clock.utc()
+                store.add([failure.target.failed(task.conditions, moment, failure.reason)])
         cost = Cost(
             duration_s=testbed.clock.now_s() - begun_s,
             measuring_s=task.measuring_s,
@@ -640,12 +619,10 @@ def measure_blocks(
             waiting_s=pool.waiting_s + task.waiting_s,
             starts=pool.starts,
         )
-    return CampaignOutcome(tuple(task.points), tuple(task.failures), cost)
+    return CampaignOutcome(tuple(task.points), tuple(failures), cost)
 
 
 class _Task:
-    """The state of one campaign."""
-
     def __init__(
         self,
         conditions: RunConditions,
@@ -655,19 +632,21 @@ class _Task:
         total: int,
         pool: ProcessPool,
     ) -> None:
-        self._conditions, self._testbed, self._pool = conditions, testbed, pool
+        self.conditions, self._testbed, self._pool = conditions, testbed, pool
         self._store, self._reporter = store, reporter
         self.total, self._begun_s = total, testbed.clock.now_s()
-        self._retry_limit = RetryLimit()
-        # Another driver may round otherwise.
-        self._right = _right_before(
-            point
+        self.retry_limit = RetryLimit()
+        read = (
+            (point.job_hash, Reported.read(point.reported))
             for point in store.solo_points(gpu_model=testbed.gpu.model)
+            if point.share_percent == WHOLE and point.results == "right"
+            # Another driver may round otherwise.
             if point.driver == testbed.gpu.driver and point.source != REPLAY_SOURCE
         )
+        # What jobs reported on the whole GPU where it was right, by hash of the job.
+        self._right = {job: of for job, of in read if job is not None and of is not None}
         self.points: list[Point] = []
         self.failures: list[Failure] = []
-        self._failed: list[Failure] = []
         self.measuring_s, self.waiting_s = 0.0, 0.0
 
     def measure(self, block: Block, *, alone: bool = False) -> None:
@@ -675,12 +654,12 @@ class _Task:
         self._pool.errors.clear()
         left = list(block.targets)
         while left:
-            tried = [t for t in left if not self._retry_limit.verdict(t.jobs)]
+            tried = [t for t in left if not self.retry_limit.verdict(t.jobs)]
             missing = self._start([r for r in block.specs if any(r in t.specs for t in tried)])
             # One failure for a job none of whose processes came up: its time-out is long.
             for job in () if alone else {spec.job.name for spec in missing}:
                 if all(r in self._pool.errors for r in missing if r.job.name == job):
-                    self._retry_limit.failed((job,))
+                    self.retry_limit.failed((job,))
             requested_s = self._testbed.clock.now_s()
             with self._testbed.phase_lock.measuring():
                 self.waiting_s += self._testbed.clock.now_s() - requested_s
@@ -689,26 +668,10 @@ class _Task:
                     # What open contexts draw: clocks stay up for them. A job without a gate works
                     # already.
                     if ready and all(spec.job.progress.gate for spec in ready):
-                        source, rules = self._testbed.source, self._conditions.rules
+                        source, rules = self._testbed.source, self.conditions.rules
                         power_w = measure_idle(source, self._testbed.clock, rules)
-                    self._conditions = replace(self._conditions, active_idle_power_w=power_w)
+                    self.conditions = replace(self.conditions, active_idle_power_w=power_w)
                 left = self._windows(left, alone)
-
-    def try_again(self, failure: Failure) -> None:
-        """Measure a window that failed, with nothing but its own processes on the GPU."""
-        if self._retry_limit.verdict(failure.target.jobs):
-            self.failures.append(failure)
-            return
-        self.measure(Block(failure.target.specs, (failure.target,)), alone=True)
-
-    def give_up(self, failure: Failure) -> None:
-        """Tell a failure that stays; a pair keeps a marked point, but not one with the probe."""
-        if _is_probed(failure.target):
-            return
-        self._reporter.failure(failure)
-        if len(failure.target.specs) > 1:
-            moment = self._testbed.clock.utc()
-            self._store.add([failure.target.failed(self._conditions, moment, failure.reason)])
 
     def _start(self, specs: Sequence[ProcessSpec]) -> list[ProcessSpec]:
         """Bring the pool to these processes; those that had to be started."""
@@ -734,18 +697,18 @@ class _Task:
                 self._fail(target, error)
                 # Beside others a job may fail to start for want of memory; alone it is its fault.
                 if alone:
-                    self._retry_limit.failed(target.jobs)
+                    self.retry_limit.failed(target.jobs)
             elif not self._try(target) and (lost := self._lost(target)):
                 self._pool.end(lost)
                 return list(targets[number:])
         return []
 
     def _hopeless(self, target: Target) -> AdvisorError | None:
-        if verdict := self._retry_limit.verdict(target.jobs):
+        if verdict := self.retry_limit.verdict(target.jobs):
             # What was given up before says the same, and why.
             reasons = (
                 f.cause.why if f.cause.what == verdict else f.reason
-                for f in reversed(self._failed)
+                for f in reversed(self.failures)
                 if f.target.jobs == target.jobs
             )
             return JobError(verdict, why=next(reasons, ""))
@@ -763,19 +726,17 @@ class _Task:
     def _fail(self, target: Target, error: AdvisorError) -> None:
         # Of the fix only the last line of the job's output, which is below the first: no paths.
         reason = "; ".join(filter(None, (error.what, error.why, *error.fix.splitlines()[1:][-1:])))
-        failure = Failure(target, reason, error)
-        self.failures.append(failure)
-        self._failed.append(failure)
+        self.failures.append(Failure(target, reason, error))
 
     def _try(self, target: Target) -> bool:
         begun_s = self._testbed.clock.now_s()
         processes = [self._pool.processes[spec] for spec in target.specs]
         try:
-            result = measure_target(target, processes, self._testbed, self._conditions.rules)
+            result = measure_target(target, processes, self._testbed, self.conditions.rules)
         except (JobError, LimitBrokenError) as error:
             self._reporter.phase(f"{target} failed, it is tried again at the end: {error.what}")
             self._fail(target, error)
-            self._retry_limit.failed(target.jobs)
+            self.retry_limit.failed(target.jobs)
             if isinstance(error, LimitBrokenError):
                 for spec in [s for s in self._pool.processes if s.job.name in error.jobs]:
                     self._pool.lose(spec, error)
@@ -784,7 +745,7 @@ class _Task:
         self.measuring_s += self._testbed.clock.now_s() - begun_s
         self._rest(target)
         self._testbed.check_alive()
-        point = _judged(result, self._right).point(self._conditions)
+        point = _judged(result, self._right).point(self.conditions)
         # Of a window with the probe only kernels are kept, with the job's own point.
         if not _is_probed(target):
             self._store.add([point])
@@ -792,7 +753,7 @@ class _Task:
         done = len(self.points)
         elapsed_s = self._testbed.clock.now_s() - self._begun_s
         self._reporter.point(point, done, self.total, elapsed_s / done * (self.total - done))
-        self._retry_limit.worked(target.jobs)
+        self.retry_limit.worked(target.jobs)
         return True
 
     def _rest(self, target: Target) -> None:
@@ -808,7 +769,6 @@ class _Task:
 
 
 def _names(specs: Sequence[ProcessSpec]) -> str:
-    """The jobs, each with its shares."""
     return "; ".join(
         f"{name} at {', '.join(f'{spec.share} %' for spec in its)}"
         for name, its in grouped(specs, lambda spec: spec.job.name).items()

@@ -131,8 +131,6 @@ _WORDS: dict[str, tuple[Split, ...]] = {
     "time-sliced": (TIME_SLICED,),
 }
 
-_EXPECTED = "nine, uncapped, time-sliced, 70/30 (percent) or 66+66 units"
-
 
 def read_split(text: str, where: str) -> tuple[SplitRequest, ...]:
     """The splits that a word of a plan stands for; messages say `where` it is.
@@ -142,14 +140,24 @@ def read_split(text: str, where: str) -> tuple[SplitRequest, ...]:
     """
     if text in _WORDS:
         return _WORDS[text]
+    why, fix = "", ""
     if "/" in text:
-        return (_percentages(text, where),)
-    if match := re.fullmatch(r"(\d{1,6}) ?\+ ?(\d{1,6}) units", text):
+        # Shares of two jobs at normal priority.
+        why = "a plan measures two jobs at a time"
+        try:
+            if len((split := Split.parse(text)).shares) == 2 and not split.below_normal:
+                return (split,)
+        except InputError as error:
+            why, fix = error.why, error.fix if error.why else ""
+    elif match := re.fullmatch(r"(\d{1,6}) ?\+ ?(\d{1,6}) units", text):
         return (UnitSplit(int(match[1]), int(match[2]), where),)
-    near = difflib.get_close_matches(text, _WORDS, n=1)
+    elif near := difflib.get_close_matches(text, _WORDS, n=1):
+        fix = f"the nearest is {near[0]}"
     raise InputError(
-        f"{where}: expected {_EXPECTED}, got {text!r}",
-        fix=f"the nearest is {near[0]}" if near else "",
+        f"{where}: expected nine, uncapped, time-sliced, 70/30 (percent) or 66+66 units, "
+        f"got {text!r}",
+        why=why,
+        fix=fix,
     )
 
 
@@ -174,17 +182,6 @@ def write_splits(splits: Iterable[SplitRequest]) -> list[str]:
         words.append("nine")
         left = dict.fromkeys(split for split in left if split not in NINE)
     return words + [str(split) for split in left]
-
-
-def _percentages(text: str, where: str) -> Split:
-    """Shares of two jobs at normal priority: plans measure pairs."""
-    why, fix = "a plan measures two jobs at a time", ""
-    try:
-        if len((split := Split.parse(text)).shares) == 2 and not split.below_normal:
-            return split
-    except InputError as error:
-        why, fix = error.why, error.fix if error.why else ""
-    raise InputError(f"{where}: expected {_EXPECTED}, got {text!r}", why=why, fix=fix)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -521,8 +518,7 @@ class _Past:
         solo: Sequence[SoloPoint],
         counts: HostCounts,
     ) -> None:
-        self.gpu = gpu
-        self.masks = gpu.vendor == "amd"  # CU masks, which must not overlap
+        self.gpu, self.masks = gpu, gpu.vendor == "amd"  # CU masks, which must not overlap
         self._solo = [
             point
             for point in solo
@@ -669,26 +665,22 @@ def plan_from_options(
         _check_set_splits(every, "--splits")
         members = tuple(read_set(text, "--sets") for text in _words(sets))
         entry = PlanEntry(sets=members, splits=every, repeats=repeats)
-        return _named(Plan("", (entry,), profiles=True), name, "sets")
-    if not every or not (jobs or named):
+        plan = Plan("", (entry,), profiles=True)
+    elif every and (jobs or named):
+        entries = (
+            PlanEntry(among=jobs, splits=every, repeats=repeats, sample=sample),
+            PlanEntry(pairs=named, splits=every, repeats=repeats),
+        )
+        plan = Plan("", tuple(entry for entry in entries if entry.among or entry.pairs))
+    else:
         raise InputError(
             f"there is nothing to measure: jobs {among!r}, pairs {pairs!r}, splits {splits!r}",
             fix="give splits, and jobs (all pairs of them) or pairs such as bert-train+triad",
         )
-    entries = (
-        PlanEntry(among=jobs, splits=every, repeats=repeats, sample=sample),
-        PlanEntry(pairs=named, splits=every, repeats=repeats),
-    )
-    plan = Plan("", tuple(entry for entry in entries if entry.among or entry.pairs))
-    return _named(plan, name, "pairs")
-
-
-def _named(plan: Plan, name: str | None, prefix: str) -> Plan:
-    """The plan with that name, or with one that the same plan always gets."""
-    if name is None:
-        digest = hashlib.sha256(_to_yaml(plan).encode()).hexdigest()
-        return replace(plan, name=f"{prefix}-{digest[:8]}")
-    return replace(plan, name=run_name(name))
+    if name is not None:
+        return replace(plan, name=run_name(name))
+    digest = hashlib.sha256(_to_yaml(plan).encode()).hexdigest()
+    return replace(plan, name=f"{'sets' if plan.has_sets else 'pairs'}-{digest[:8]}")
 
 
 def run_name(name: str) -> str:
@@ -708,8 +700,7 @@ def to_yaml(plan: Plan) -> str:
 
 
 def _to_yaml(plan: Plan) -> str:
-    entries = [_entry_json(entry) for entry in plan.entries]
-    content: dict[str, Any] = {"name": plan.name, "measure": entries}
+    content: dict[str, Any] = {"name": plan.name, "measure": [*map(_entry_json, plan.entries)]}
     if plan.profiles != plan.has_sets:
         content["profiles"] = plan.profiles
     return yaml.safe_dump(content, sort_keys=False, default_flow_style=None, width=100)
@@ -864,11 +855,10 @@ def left_to_measure(
         here = cards.get(gpu.uuid, set[_WindowKey]())
         done |= {target for target, key in keys.items() if whole or key in here}
     measured = set[_WindowKey]().union(*cards.values())
-    left = remaining(blocks, done)
     # A block whose pairs are done needs no windows of jobs alone that another card has.
     return [
         block
-        for block in left
+        for block in remaining(blocks, done)
         if any(len(t.specs) > 1 or _key(t, mode) not in measured for t in block.targets)
     ]
 
@@ -953,14 +943,20 @@ def carry_out(campaign: Campaign, open_testbed: OpenTestbed) -> CampaignReport:
         UnsafeCountError: a split that the plan names has a count at which results are wrong.
     """
     with open_testbed(None) as testbed:
-        work, limited = _work(campaign, testbed), testbed.mode
+        solo = campaign.store.solo_points(gpu_model=testbed.gpu.model)
+        solo += [p for p in campaign.measured if isinstance(p, SoloPoint)]
+        alone, counts = with_solo_flags(solo), campaign.counts(testbed.gpu)
+        work = expand(campaign.plan, testbed.gpu, campaign.jobs, alone, counts)
+        for note in work.notes:
+            campaign.reporter.phase(note)
+        _tell(campaign, work.skipped)
         targets, refused = _possible(campaign, work.mps, testbed)
         parts = _parts(campaign, targets, testbed, alone=True)
         beside = [(_WITHOUT, target) for target in work.time_sliced]
-        skipped = (*work.skipped, *refused)
         first, idle_power_w = _measure(
-            campaign, parts[campaign.part[0] - 1], testbed, beside, skipped
+            campaign, parts[campaign.part[0] - 1], testbed, beside, (*work.skipped, *refused)
         )
+        limited = testbed.mode
     if not work.time_sliced:
         return first
     with open_testbed(_WITHOUT) as testbed:
@@ -970,17 +966,6 @@ def carry_out(campaign: Campaign, open_testbed: OpenTestbed) -> CampaignReport:
         second, _ = _measure(campaign, blocks, testbed, beside, refused, idle_power_w)
         summed = [field.name for field in fields(CampaignReport) if field.name != "gpu_model"]
         return replace(first, **{n: getattr(first, n) + getattr(second, n) for n in summed})
-
-
-def _work(campaign: Campaign, testbed: Testbed) -> PlannedWindows:
-    solo = campaign.store.solo_points(gpu_model=testbed.gpu.model)
-    solo += [p for p in campaign.measured if isinstance(p, SoloPoint)]
-    alone, counts = with_solo_flags(solo), campaign.counts(testbed.gpu)
-    work = expand(campaign.plan, testbed.gpu, campaign.jobs, alone, counts)
-    for note in work.notes:
-        campaign.reporter.phase(note)
-    _tell(campaign, work.skipped)
-    return work
 
 
 def _possible(
@@ -1023,7 +1008,7 @@ def _measure(
         outcome = measure_blocks(left, conditions, testbed, campaign.store, campaign.reporter)
         idle_power_w = conditions.idle_power_w
     planned = Counter((t.jobs, _split_text(t, testbed.mode)) for b in left for t in b.targets)
-    report = CampaignReport(
+    return CampaignReport(
         testbed.gpu.model,
         windows_in(blocks),
         windows_in(left),
@@ -1033,8 +1018,7 @@ def _measure(
         outcome.cost,
         skipped,
         outcome.failures,
-    )
-    return report, idle_power_w
+    ), idle_power_w
 
 
 def _parts(

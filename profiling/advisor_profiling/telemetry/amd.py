@@ -54,7 +54,8 @@ def list_gpus() -> list[Gpu]:
         SourceError: no amdsmi, no library, no driver, or it does not answer.
     """
     with contextlib.closing(_Smi()) as smi:
-        return [_describe(smi, device, index) for index, device in enumerate(smi.devices())]
+        devices = smi.call("amdsmi_get_processor_handles")
+        return [_describe(smi, device, index) for index, device in enumerate(devices)]
 
 
 class AmdSource:
@@ -70,7 +71,13 @@ class AmdSource:
     def __init__(self, uuid: str) -> None:
         self._smi = _Smi()
         with undone_by(self._smi.close):
-            self._device, self.gpu = _find(self._smi, uuid)
+            devices = self._smi.call("amdsmi_get_processor_handles")
+            uuids = [self._smi.call("amdsmi_get_gpu_device_uuid", device) for device in devices]
+            if uuid not in uuids:
+                names = ", ".join(uuids) or "none"
+                raise SourceError(f"no AMD GPU has the UUID {uuid}", why=f"AMD SMI names {names}")
+            self._device = devices[uuids.index(uuid)]
+            self.gpu = _describe(self._smi, self._device, uuids.index(uuid))
         (self._gate,) = self.gates = (ReadingGate(self.gpu, lambda: self._readers[POWER_LIMIT]()),)
         self._readers: dict[str, Callable[[], float | None]] = {
             POWER_GPU: self._power_w,
@@ -181,21 +188,8 @@ class _Smi:
         # Not supported, not yet implemented, no data, unexpected data, no such file.
         return self.call(function, *arguments, missing=frozenset({2, 3, 40, 43, 52}))
 
-    def devices(self) -> list[Any]:
-        return self.call("amdsmi_get_processor_handles")
-
     def close(self) -> None:
         self.call("amdsmi_shut_down")
-
-
-def _find(smi: _Smi, uuid: str) -> tuple[Any, Gpu]:
-    devices = smi.devices()
-    uuids = [smi.call("amdsmi_get_gpu_device_uuid", device) for device in devices]
-    if uuid in uuids:
-        index = uuids.index(uuid)
-        return devices[index], _describe(smi, devices[index], index)
-    names = ", ".join(uuids) or "none"
-    raise SourceError(f"no AMD GPU has the UUID {uuid}", why=f"AMD SMI names {names}")
 
 
 def _describe(smi: _Smi, device: Any, index: int) -> Gpu:

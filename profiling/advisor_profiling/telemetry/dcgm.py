@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import wait
 from dataclasses import dataclass
-from functools import partial
 from statistics import fmean
 from typing import Any
 
@@ -141,8 +140,10 @@ def values_of(text: str, gpu: Gpu) -> dict[str, float]:
     others: set[str] = set()
     only_mig = False
     for name, labels, value in samples(text):
-        if not _is_of(labels, gpu):
-            others.add(labels.get("uuid") or labels.get("gpu", ""))
+        # The device plugin names the replicas of a shared GPU "<uuid>::<number>".
+        uuid, index = labels.get("uuid", "").split("::")[0], labels.get("gpu", "")
+        if (uuid or index) != (gpu.uuid if uuid else str(gpu.index)):
+            others.add(labels.get("uuid") or index)
         elif labels.get("gpu_i_id"):
             only_mig = True
         else:
@@ -177,13 +178,6 @@ def samples(text: str, prefix: str = PREFIX) -> Iterator[tuple[str, Mapping[str,
         yield sample.name.removesuffix("_total"), labels, float(sample.value)
 
 
-def _is_of(labels: Mapping[str, str], gpu: Gpu) -> bool:
-    if uuid := labels.get("uuid"):
-        # The device plugin names the replicas of a shared GPU "<uuid>::<number>".
-        return uuid.split("::")[0] == gpu.uuid
-    return labels.get("gpu") == str(gpu.index)
-
-
 def _pick(rows: Mapping[str, set[float]], field: DcgmField) -> float | None:
     for name in field.names:
         values = {value for value in rows.get(PREFIX + name, ()) if not BLANK <= value < math.inf}
@@ -194,7 +188,6 @@ def _pick(rows: Mapping[str, set[float]], field: DcgmField) -> float | None:
 
 _FASTER = "start it with `-c 1000` (or DCGM_EXPORTER_INTERVAL=1000)"
 _CONNECT_S, _READ_S = 2.0, 5.0
-_LARGEST_BYTES = 4 * 2**20
 
 
 class DcgmSource:
@@ -320,7 +313,7 @@ def fetch(url: str, session: requests.Session | None = None) -> str:
     timeout_s = (_CONNECT_S, 2 * _READ_S)
     try:
         status, headers, body = exchange(
-            session, "GET", url, most_bytes=_LARGEST_BYTES, within_s=_READ_S, timeout=timeout_s
+            session, "GET", url, most_bytes=4 * 2**20, within_s=_READ_S, timeout=timeout_s
         )
     except TooMuchError as error:
         raise _bad(url, error.what) from error
@@ -356,7 +349,7 @@ def exchange(
         TooMuchError: it is too long, or takes too long, with the words that follow its subject.
         SourceError: it is a redirect.
     """
-    answer = in_thread(partial(_exchanged, session, method, url, most_bytes, within_s, given))
+    answer = in_thread(lambda: _exchanged(session, method, url, most_bytes, within_s, given))
     # The timeouts of requests are for each read of the socket.
     if not wait({answer}, within_s).done:
         raise TooMuchError(f"took longer than {within_s:g} s")

@@ -1,17 +1,25 @@
-"""Telemetry of NVIDIA GPUs through NVML (pynvml), and the GPUs of this host.
+"""Telemetry of NVIDIA GPUs through NVML (pynvml), the GPUs of this host, and their power limit.
 
 What each call means is in NVIDIA's NVML API reference; sensor behaviour is from Yang, Adamek,
 Armour, "Part-time Power Measurements" (SC24, arXiv 2312.02741).
+
+The old power limit of a GPU is written to a file before a launch lowers it. The launch puts it back
+at its end. If the launch is killed, its guard does so
+(`python -P -m advisor_profiling.telemetry.nvml GPU_UUID`), or the next command of advisor that
+holds the GPU. A limit that another tool has set meanwhile stays.
 """
 
 import importlib
+import json
 import math
+import sys
 import time
 from collections.abc import Callable, Collection, Generator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
-from advisor.core.gpu import Gpu
+from advisor.core.gpu import LIMIT_COMMANDS, Gpu
 from advisor.core.telemetry import (
     CLOCK_MEMORY,
     CLOCK_SM,
@@ -26,7 +34,9 @@ from advisor.core.telemetry import (
     Readings,
     channels_of,
 )
-from advisor.errors import SourceError, undone_by
+from advisor.errors import BusyError, InputError, SourceError, undone_by
+from advisor.files import gpu_lock, private_folder, read_plain, replace_file
+from advisor.settings import read_settings
 
 # pynvml carries no types.
 _pynvml: Any = importlib.import_module("pynvml")
@@ -137,14 +147,10 @@ class _Gpm:
         self._samples = [call("nvmlGpmSampleAlloc") for _ in range(2 if supported else 0)]
         self._started_s = 0.0
         self.start()
-
-    @property
-    def channels(self) -> tuple[str, ...]:
-        """What it can give; nothing on GPUs without GPM."""
-        return tuple(METRICS) if self._samples else ()
+        # Nothing on GPUs without GPM.
+        self.channels = tuple(METRICS) if supported else ()
 
     def start(self) -> None:
-        """Take the first sample."""
         if self._samples:
             call("nvmlGpmSampleGet", self._device, self._samples[0])
             self._started_s = time.monotonic()
@@ -167,7 +173,6 @@ class _Gpm:
         return {name: _value(request.metrics[place]) for place, name in enumerate(wanted)}
 
     def close(self) -> None:
-        """Free the samples."""
         for sample in self._samples:
             call("nvmlGpmSampleFree", sample)
         self._samples = []
@@ -203,11 +208,7 @@ class _PowerFields:
             # A scope without a sensor may also answer 0, which no power of a running GPU is.
             if milliwatts:
                 self._fields.setdefault(_FIELDS[field].name, field)
-
-    @property
-    def channels(self) -> tuple[Channel, ...]:
-        """What the card has."""
-        return tuple(_FIELDS[field] for field in self._fields.values())
+        self.channels = tuple(_FIELDS[field] for field in self._fields.values())
 
     def read(self, names: Collection[str]) -> dict[str, float | None]:
         """Watts of those that it has, in one call; none of them, no call."""
@@ -233,8 +234,7 @@ def milliwatts(number: int, scope: int, answer: Any) -> int | None:
     """
     code = answer.nvmlReturn
     # NVML_ERROR_INVALID_ARGUMENT, too, may answer to a scope that a driver does not know.
-    unknown = scope != GPU and code == 2
-    if code and not unknown and code not in _NOT_AVAILABLE:
+    if code and not (scope != GPU and code == 2) and code not in _NOT_AVAILABLE:
         raise _nvml_error(f"field {number}", code)
     return None if code else int(answer.value.uiVal)
 
@@ -413,37 +413,6 @@ def _power_limit_w(device: Any) -> float | None:
     return _scaled(reading("nvmlDeviceGetEnforcedPowerLimit", device), 1000)
 
 
-def power_limits_w(gpu_uuid: str) -> tuple[float, tuple[float, float]]:
-    """The power limit that is set, and the least and the most that can be, W.
-
-    Raises:
-        SourceError: NVML does not answer.
-    """
-    with nvml_session():
-        device = _find(gpu_uuid)
-        now_mw = call("nvmlDeviceGetPowerManagementLimit", device)
-        least_mw, most_mw = call("nvmlDeviceGetPowerManagementLimitConstraints", device)
-    return now_mw / 1000, (least_mw / 1000, most_mw / 1000)
-
-
-def set_power_limit(gpu_uuid: str, limit_w: float) -> None:
-    """Set the power limit, which takes the rights of an administrator.
-
-    Raises:
-        SourceError: the driver refuses.
-    """
-    with nvml_session():
-        device = _find(gpu_uuid)
-        try:
-            _pynvml.nvmlDeviceSetPowerManagementLimit(device, round(1000 * limit_w))
-        except _pynvml.NVMLError as error:
-            raise SourceError(
-                f"the power limit of {gpu_uuid} cannot be set to {limit_w:g} W",
-                why=f"NVML error {error.value}; it takes the rights of an administrator",
-                fix=f"sudo nvidia-smi -i {gpu_uuid} -pl {limit_w:g}; then leave out --power-limit",
-            ) from error
-
-
 def _scaled(value: int | None, per_unit: int = 1) -> float | None:
     return None if value is None else value / per_unit
 
@@ -469,3 +438,83 @@ _READERS: dict[str, Callable[[Any], float | None]] = {
     MEMORY_USED: _memory_used_mib,
     POWER_LIMIT: _power_limit_w,
 }
+
+
+@contextmanager
+def lowered(gpu: Gpu, limit_w: float, runtime_dir: Path) -> Generator[None]:
+    """A GPU that we hold at a lower power limit; as it was at the end.
+
+    Raises:
+        InputError: the card has no such limit, or it is not an NVIDIA one, or not one alone.
+        SourceError: the driver does not let this user set it; nothing has changed then.
+    """
+    if gpu.vendor != "nvidia" or len(gpu.each) > 1:
+        raise InputError(
+            f"the power limit of {gpu.model} is not set here",
+            why="advisor sets that of one NVIDIA GPU",
+            fix=f"set it as administrator, {LIMIT_COMMANDS[gpu.vendor]} {limit_w:g}, and leave out "
+            "--power-limit: the limit of each card is read",
+        )
+    with nvml_session():
+        device = _find(gpu.uuid)
+        before_w = call("nvmlDeviceGetPowerManagementLimit", device) / 1000
+        least_mw, most_mw = call("nvmlDeviceGetPowerManagementLimitConstraints", device)
+    if not least_mw <= 1000 * limit_w <= most_mw:
+        raise InputError(
+            f"the power limit of {gpu.model} cannot be {limit_w:g} W",
+            fix=f"choose {least_mw / 1000:g} to {most_mw / 1000:g} W",
+        )
+    limits = json.dumps({"before_w": before_w, "ours_w": limit_w})
+    replace_file(_limit_file(gpu.uuid, runtime_dir), limits.encode())
+    try:
+        _set_power_limit(gpu.uuid, limit_w)
+        yield
+    finally:
+        put_back(gpu.uuid, runtime_dir)
+
+
+def put_back(gpu_uuid: str, runtime_dir: Path) -> bool:
+    """Set the limit that a GPU had before one of ours was; the caller holds the GPU.
+
+    Returns:
+        Whether one of ours was still set.
+
+    Raises:
+        SourceError: the driver does not let this user set it; it is tried again the next time.
+    """
+    file = _limit_file(gpu_uuid, runtime_dir)
+    if (kept := read_plain(file, 4096)) is None:
+        return False
+    limits = json.loads(kept)
+    with nvml_session():
+        limit_w: float = call("nvmlDeviceGetPowerManagementLimit", _find(gpu_uuid)) / 1000
+    if is_ours := limit_w == limits["ours_w"]:
+        _set_power_limit(gpu_uuid, limits["before_w"])
+    file.unlink()
+    return is_ours
+
+
+def _limit_file(gpu_uuid: str, runtime_dir: Path) -> Path:
+    return private_folder(runtime_dir) / f"power-limit-{gpu_uuid}"
+
+
+def _set_power_limit(gpu_uuid: str, limit_w: float) -> None:
+    with nvml_session():
+        try:
+            _pynvml.nvmlDeviceSetPowerManagementLimit(_find(gpu_uuid), round(1000 * limit_w))
+        except _pynvml.NVMLError as error:
+            raise SourceError(
+                f"the power limit of {gpu_uuid} cannot be set to {limit_w:g} W",
+                why=f"NVML error {error.value}; it takes the rights of an administrator",
+                fix=f"sudo nvidia-smi -i {gpu_uuid} -pl {limit_w:g}; then leave out --power-limit",
+            ) from error
+
+
+def main(gpu_uuid: str) -> None:
+    """Put the limit back, unless a process of advisor holds the GPU: that one has done so."""
+    with suppress(BusyError), gpu_lock((settings := read_settings()).lock_dir, gpu_uuid):
+        put_back(gpu_uuid, settings.runtime_dir)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

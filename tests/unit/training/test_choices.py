@@ -464,7 +464,7 @@ def made_choice(
 
 def test_figures_of_choices() -> None:
     found = some(figures_of([made_choice(1.0, 1.5), made_choice(0.8, 0.8, "worst", missed=True)]))
-    values = (found.mean_percent, found.worst_percent, found.p10_percent, found.saved.value,
+    values = (found.fraction.value, found.worst_percent, found.p10_percent, found.saved.value,
               found.loses.value, found.stp.value, found.over["equal"]["mean_percent"])  # fmt: skip
     assert values == pytest.approx((90, 80, 82, 100 * (1 / 3 - 1 / 4) / 2, 50, 1.15, 15))
     assert set(found.over) == {"equal"}
@@ -501,10 +501,10 @@ def test_own_and_neighbours_errors_are_apart(data: Data) -> None:
 
     held_out = answers_of(data, BY_WORKLOAD, learn)
     jobs = by_job(data, held_out, {PER_WATT_OBJECTIVE: choose(data, held_out, QUESTION, 0)})
-    own = {job.job: job.own and job.own.median_percent for job in jobs}
+    own = {job["job"]: job["own"] and job["own"].median_percent for job in jobs}
     # `climber` is the first of every pair by its name, `slow` the last but next to itself.
     assert (own["climber"], own["slow"]) == (pytest.approx(20), pytest.approx(0))
-    busy = [job.sm_active_percent for job in jobs]
+    busy = [job["sm_active_percent"] for job in jobs]
     assert busy == sorted(busy, reverse=True)
 
 

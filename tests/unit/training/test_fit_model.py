@@ -420,13 +420,13 @@ def test_tables_page_and_json(by_gpu: Evaluation) -> None:
         "left_out", "added_pairs", "draws", "fractions", "errors", "held",
     }  # fmt: skip
     whole = dataclasses.replace(by_gpu, quick=False)
-    assert f"] on the {two_cards.OTHER_MODEL} (" in said(whole)[-1]
+    assert f"] on the {two_cards.OTHER_MODEL} (" in [*said(whole)][-1]
 
 
 def test_one_gpu_model_is_said(by_gpu: Evaluation) -> None:
     """A whole evaluation says that it could not tell; a quick one did not try."""
     none = dataclasses.replace(by_gpu, gpus=(), gpu_curve=())
     assert "A GPU model and a job that were not learned from" not in to_html(none)
-    whole = said(dataclasses.replace(none, quick=False))
+    whole = [*said(dataclasses.replace(none, quick=False))]
     assert whole[-1].startswith("These pairs do not tell how good it is on another GPU model")
     assert whole[-1] not in said(none)

@@ -148,8 +148,8 @@ def queues(draw: some.DrawFn, most_jobs: int = 7, gpus: int | None = None) -> Pl
 
 def counted(placing: Placing, found: Schedule) -> float:
     if not placing.per_w:
-        return found.makespan_s
-    return float(placing.spent(found.busy_s, found.energy_j))
+        return found.totals.makespan_s
+    return float(placing.spent(found.totals.gpu_time_s, found.totals.energy_j))
 
 
 def schedule_of(plan: Plan) -> Schedule:
@@ -167,7 +167,7 @@ def test_a_plan_keeps_its_promises(placing: Placing) -> None:
     """Every job is done once; energy is the integral of power, and work that of speed."""
     plan = place(placing, time_limit_s=60.0)
     found, apart = schedule_of(plan), plan.others[APART]
-    assert found.makespan_s <= apart.makespan_s * (1 + 1e-6)
+    assert found.totals.makespan_s <= apart.totals.makespan_s * (1 + 1e-6)
     assert counted(placing, found) <= counted(placing, apart) * (1 + 1e-9)
     for one in pairs_in(plan):
         assert one.decision
@@ -232,7 +232,7 @@ def test_without_idle_power_no_matching_costs_less(placing: Placing) -> None:
     ]
     found = schedule_of(place(placing, time_limit_s=60.0))
     # A search takes the best of a tie of 0.5 %, a decision that with the fewest limits.
-    assert float(placing.spent(found.busy_s, found.busy_j)) <= min(costs) * 1.006
+    assert float(placing.spent(found.totals.gpu_time_s, found.busy_j)) <= min(costs) * 1.006
 
 
 def matchings(sets: Sequence[PlacedSet], left: Counter[int]) -> Iterator[list[PlacedSet]]:
@@ -269,8 +269,8 @@ def test_an_hour_of_each_by_hand() -> None:
     """
     plan = place(queue_of("aa", 1))
     (one,), found = plan.sets, schedule_of(plan)
-    assert (one.speeds, found.makespan_s) == ((0.7, 0.7), pytest.approx(HOUR_S / 0.7))
-    assert found.energy_j == pytest.approx(600 * HOUR_S / 0.7)
+    assert (one.speeds, found.totals.makespan_s) == ((0.7, 0.7), pytest.approx(HOUR_S / 0.7))
+    assert found.totals.energy_j == pytest.approx(600 * HOUR_S / 0.7)
     assert len(schedule_of(place(queue_of("aa", 2))).sets) == 2
 
 
@@ -292,7 +292,10 @@ def test_first_come_takes_the_next_that_may_share() -> None:
 def test_first_come_runs_alone_what_may_not_share() -> None:
     placing = queue_of("aa", 1, Told(speed=0.3), policy=Policy(min_speed=0.4))
     found = place(placing).others[FIRST_COME]
-    assert ([run.share_percent for run in found.runs], found.makespan_s) == ([100, 100], 2 * HOUR_S)
+    assert ([run.share_percent for run in found.runs], found.totals.makespan_s) == (
+        [100, 100],
+        2 * HOUR_S,
+    )
 
 
 def test_pairs_must_fit_into_the_memory() -> None:
@@ -324,16 +327,16 @@ def test_longest_first_then_shortest_first_on_each_gpu() -> None:
     placing = queue_of([("a", hours * HOUR_S) for hours in (3, 2, 2, 1)], 2)
     alone = QueuePairs(placing).alone
     found = Schedule.of([alone[kind] for kind in placing.queue], placing)
-    assert found.makespan_s == 4 * HOUR_S
+    assert found.totals.makespan_s == 4 * HOUR_S
     runs = [(run.gpu, run.start_s / HOUR_S) for run in found.runs]
-    assert (runs, found.idle_j) == ([(0, 1), (1, 0), (1, 2), (0, 0)], 0)
+    assert (runs, found.totals.idle_j) == ([(0, 1), (1, 0), (1, 2), (0, 0)], 0)
 
 
 def test_out_of_time_there_is_one_after_the_other() -> None:
     """That plan needs no search; where a job may not run alone there is none, and it is said."""
     plan = place(queue_of("aabb", 1), time_limit_s=0)
     assert plan.timed_out
-    assert schedule_of(plan).energy_j <= plan.others[APART].energy_j
+    assert schedule_of(plan).totals.energy_j <= plan.others[APART].totals.energy_j
     assert not place(queue_of("aabb", 1), time_limit_s=60.0).timed_out
     with pytest.raises(InputError, match="time limit of nan"):
         place(queue_of("aa", 1), time_limit_s=math.nan)

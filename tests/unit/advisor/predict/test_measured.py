@@ -17,7 +17,6 @@ from advisor.predict.measured import MeasuredPredictor, Window, Windows, windows
 from advisor.predict.predictions import (
     CARD_SPREAD,
     RATE_SPREADS,
-    CardFactor,
     CardPredictor,
     Prediction,
     Predictions,
@@ -29,7 +28,7 @@ from advisor.predict.predictions import (
     reference_logs,
 )
 from advisor.predict.profiles import P99_MEASURED, Profile, Serving
-from advisor.wire.answers import DriftedJob, DriftQuantity
+from advisor.wire.answers import CardPower, DriftedJob, DriftQuantity
 from advisor_advice.conditions import DriftPredictor
 
 A, B = profile("a"), profile("b")
@@ -320,8 +319,8 @@ def test_only_the_bounds_of_the_drifted_job_move() -> None:
 # What one card draws of what others of its model do, and predictions for it.
 
 
-FACTOR = CardFactor(
-    gpu_uuid="GPU-1", log_factor=math.log(0.9), log_stderr=0.01, references=3, observations=2
+FACTOR = CardPower(
+    gpu_uuid="GPU-1", power_factor=Interval(0.9, 0.885, 0.915), references=3, observations=2
 )
 
 
@@ -335,10 +334,10 @@ def test_factor_is_shrunk_and_more_jobs_shrink_it_less(log: float, jobs: int) ->
         card_factor("GPU-1", {}, {("a", str(n)): [log] for n in range(count)})
         for count in (jobs, jobs + 1)
     ]
-    few, more = (one for one in found if one)
-    assert abs(few.log_factor) <= abs(more.log_factor) <= abs(log)
-    assert few.log_factor * log >= 0
-    assert more.log_stderr < few.log_stderr < CARD_SPREAD
+    few, more = ((math.log(one.power_factor.value), one.log_stderr) for one in found if one)
+    assert abs(few[0]) <= abs(more[0]) <= abs(log) + 1e-12
+    assert few[0] * log >= 0
+    assert more[1] < few[1] < CARD_SPREAD
 
 
 def test_a_pair_counts_once() -> None:
@@ -351,7 +350,7 @@ def test_references_are_held_against_other_cards() -> None:
     """Where all cards draw 5 % more than the profiled one, such a card is a usual one."""
     found = card_factor("GPU-1", {f"GPU-{n}": {"fft": 0.05, "gemm": 0.05} for n in range(5)}, {})
     assert found
-    assert (found.log_factor, found.references) == (pytest.approx(0.0), 2)
+    assert (found.power_factor.value, found.references) == (pytest.approx(1.0), 2)
 
 
 def test_references_that_can_be_compared() -> None:
@@ -421,8 +420,8 @@ def test_observations_that_can_be_compared() -> None:
     assert observation_ratio(power_w, rates, expected, None) == 0.0
 
 
-def on_card(known: Profile, **factor: float) -> Profile:
-    (there,) = CardPredictor(Physics(), [known], replace(FACTOR, **factor)).brought
+def on_card(known: Profile, card: CardPower = FACTOR) -> Profile:
+    (there,) = CardPredictor(Physics(), [known], card).brought
     return there
 
 
@@ -432,12 +431,12 @@ def test_profile_on_a_card() -> None:
     there = on_card(known)
     assert there.values["power_w"].tolist() == pytest.approx([180.0, 360.0, 695.0])
     assert np.array_equal(there.values["rate"], known.values["rate"])
-    more = on_card(known, log_factor=math.log(1.8))
+    more = on_card(known, replace(FACTOR, power_factor=Interval(1.8, 1.77, 1.83)))
     assert more.values["power_w"].tolist() == pytest.approx([360.0, 700.0, 695.0])
     assert on_card(replace(known, gpu_uuids=frozenset({"GPU-1"}))).values is known.values
 
 
-def predicted(factor: CardFactor, predictor: Predictor | None = None) -> tuple[Prediction, ...]:
+def predicted(factor: CardPower, predictor: Predictor | None = None) -> tuple[Prediction, ...]:
     profiles: Sequence[Profile] = (profile("a"), profile("b"))
     usual = predictor or Physics()
     (before,) = usual.predict(profiles, [EQUAL])
@@ -457,7 +456,8 @@ def test_prediction_on_a_card() -> None:
 @given(st.floats(-0.2, 0.05), st.floats(0.001, CARD_SPREAD), st.floats(0.01, 0.3))
 def test_interval_moves_and_is_as_wide(log: float, stderr: float, off: float) -> None:
     """However well the card is known, a pair that was never measured is known no better."""
-    before, after = predicted(replace(FACTOR, log_factor=log, log_stderr=stderr), Physics(off=off))
+    factor = Interval.sure(math.exp(log)).spread_by(stderr**2)
+    before, after = predicted(replace(FACTOR, power_factor=factor), Physics(off=off))
     ratio = after.power_w.value / before.power_w.value
     assert (ratio - 1) * log >= 0
     assert after.power_w.low == pytest.approx(before.power_w.low * ratio)

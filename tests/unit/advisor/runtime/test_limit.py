@@ -32,7 +32,7 @@ def granted(percent: float, units: int, *, total: int = 132, mps: bool = True) -
 @given(st.integers(9, 100), st.integers(40, 200), st.integers(1, 200))
 def test_only_the_count_of_the_share_is_a_proof(percent: int, total: int, units: int) -> None:
     expected = units_for_percent(percent, total)
-    assert granted(percent, expected, total=total) == Granted(expected, mps=True)
+    assert granted(percent, expected, total=total) == Granted(expected)
     if units != expected and expected > SM_FLOOR:
         with pytest.raises(LimitNotProvenError, match=f"is {expected}, but a process saw {units}"):
             granted(percent, units, total=total)
@@ -51,7 +51,7 @@ def test_memory_is_bounded_where_no_more_is_free(most_mib: int, free_mib: float)
     share = Share(50, memory_mib=most_mib)
     if free_mib <= most_mib:
         seen = check_granted(gpu, share, VisibleGpu(UUID, 66, mps=True, free_mib=free_mib), PIPES)
-        assert seen == Granted(66, mps=True, memory_mib=most_mib)
+        assert seen == Granted(66, memory_mib=most_mib)
     else:
         with pytest.raises(LimitNotProvenError, match=f"bounded at {most_mib} MiB"):
             check_granted(gpu, share, VisibleGpu(UUID, 66, mps=True, free_mib=free_mib), PIPES)

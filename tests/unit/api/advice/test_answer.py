@@ -13,14 +13,13 @@ from small_model import make_manifest, make_profile
 
 import advisor
 from advisor.core.gpu import Split, without_limits
-from advisor.core.objectives import Policy, Prices, Work
+from advisor.core.objectives import Interval, Policy, Prices, Work
 from advisor.decide.limits import Request
 from advisor.errors import InputError, NoSplitError
 from advisor.predict.measured import Window
-from advisor.predict.predictions import CardFactor
 from advisor.predict.profiles import Profile, Serving
 from advisor.settings import Settings, read_settings
-from advisor.wire.answers import DriftedJob, Option, Placement, Recommendation, SeatedSet
+from advisor.wire.answers import CardPower, DriftedJob, Option, Placement, Recommendation, SeatedSet
 from advisor.wire.requests import JobRequest, PlacementRequest, QueuedJobs, RecommendationRequest
 from advisor_advice import placing
 from advisor_advice.answers import (
@@ -39,7 +38,9 @@ from advisor_models.registry import MOST_PAIRS, OtherGpu
 BEST = Split((30.0, 70.0))
 MODEL = model({BEST: (0.6, 0.9, 350.0)})
 ANY = Request(policy=Policy(min_speed=0.0))
-FACTOR = CardFactor(gpu_uuid="GPU-2", log_factor=0.1, log_stderr=0.01, references=3, observations=1)
+FACTOR = CardPower(
+    gpu_uuid="GPU-2", power_factor=Interval(1.105, 1.087, 1.123), references=3, observations=1
+)
 DRIFT = DriftedJob(
     job="a", gpu_model=CARD, gpu_uuid="GPU-2", quantity="rate", ratio=0.5, since="2026-01-31",
     observations=4,
@@ -115,7 +116,7 @@ def test_what_is_known_of_the_card_is_taken_in() -> None:
     assert (card, outdated) == (FACTOR.text, "checked long ago")
     assert drift.endswith("intervals are wider: advisor profile a")
     wire = given.to_wire()
-    assert (wire.card, wire.drifts) == (FACTOR.summary, (DRIFT,))
+    assert (wire.card, wire.drifts) == (FACTOR, (DRIFT,))
 
 
 # a GPU model that the model has not seen
@@ -198,9 +199,7 @@ def test_a_measured_split_is_looked_at_where_its_count_is_safe() -> None:
 
 
 def test_card_and_drift_are_taken_in_and_told() -> None:
-    factor = CardFactor(
-        gpu_uuid="GPU-2", log_factor=0.1, log_stderr=0.01, references=3, observations=0
-    )
+    factor = replace(FACTOR, observations=0)
     drift = DriftedJob(
         job="a", gpu_model=CARD, gpu_uuid="GPU-2", quantity="rate", ratio=0.5,
         since="2026-11-01T00:00:00Z", observations=5,
@@ -209,7 +208,7 @@ def test_card_and_drift_are_taken_in_and_told() -> None:
     now, before = way(told), way(advised())
     assert now.power_w.value > 1.05 * before.power_w.value
     assert now.jobs[0].speed.low < 0.9 * before.jobs[0].speed.low
-    assert (told.card, told.drifts) == (factor.summary, (drift,))
+    assert (told.card, told.drifts) == (factor, (drift,))
     assert factor.text in told.warnings
     assert any(text.endswith("advisor profile a") for text in told.warnings)
 

@@ -442,7 +442,7 @@ def launched_by(queue: QueueRun, folder: Path) -> list[LaunchSet]:
 @pytest.mark.parametrize(
     ("names", "launches"),
     [
-        (TWO, [("time-sliced", *TWO)]),
+        (TWO, [("limited", *reversed(TWO))]),
         (("bert-serve-10", "unknown"), [("limited", "unknown")]),
         (
             ("bert-serve-10", "bert-infer", *TWO),
@@ -468,44 +468,45 @@ def test_a_queue_ends(
     assert sorted(found) == launches
 
 
-def test_jobs_whose_work_is_known_keep_what_fits_beside_those_that_fill(
-    card: QueueCard, tmp_path: Path
+SMALL = ("mobilenet-train-b2", "resnet50-train-b2")
+
+
+@pytest.mark.parametrize("works_s", [{}, dict.fromkeys((*SMALL, "gemm", "triad"), 3600.0)])
+@pytest.mark.parametrize(("times", "sizes"), [(1, [2, 2]), (3, [1, 1, 6])])
+def test_jobs_that_leave_room_start_together_or_beside_those_that_fill(
+    card: QueueCard, tmp_path: Path, works_s: dict[str, float], times: int, sizes: list[int]
 ) -> None:
-    """By the plan of a queue, the longest set first; else a limit would outlive its neighbours."""
-    small = ("mobilenet-train-b2", "resnet50-train-b2")
-    names = ("gemm", "triad", *small, *small)
+    """Whichever takes less GPU time by the plan of a queue; unknown works are as long as others."""
+    names = ("gemm", "triad", *SMALL * times)
     jobs, settings = [Job(name=name, command=("true",)) for name in names], settings_of(tmp_path)
-    works = dict.fromkeys(names, 3600.0) | {"triad": 7200.0, small[0]: 7200.0}
+    queue = QueueRun(jobs, [card], QueueFile(tmp_path / "queue"), settings, None, works_s)
+    ((_, (first,)),) = queue.first_sets()
+    assert len({job.name for job in first.jobs} & {"gemm", "triad"}) == (times == 1)
+    assert sorted(len(one.jobs) for one in launched_by(queue, tmp_path)) == sizes
 
-    def queue(works_s: dict[str, float]) -> QueueRun:
-        return QueueRun(jobs, [card], QueueFile(tmp_path / "queue"), settings, None, works_s)
 
-    ((_, (unknown,)),) = queue({}).first_sets()
-    assert {*unknown.split.shares} == {100.0}
-    sets = launched_by(queue(works), tmp_path)
-    found = [sorted(job.name for job in one.jobs) for one in sets]
-    assert sorted(name for one in found for name in one) == sorted(names)
-    assert {*names[:2]} <= {name for one in found if {*one} & {*small} for name in one}
+@pytest.mark.parametrize("done", [0.5, 1.5])
+def test_a_pair_waits_for_no_job_that_has_done_its_work(
+    card: QueueCard, tmp_path: Path, done: float
+) -> None:
+    """How long that goes on nobody knows, so what leaves it room joins it meanwhile."""
+    jobs = [Job(name=name, command=("true",)) for name in (SMALL[0], "gemm", SMALL[1])]
+    works_s, steps = (
+        {job.name: 60.0 for job in jobs},
+        done * 60 * card.profiles[SMALL[0]].whole_gpu_rate,
+    )
+    queue, folder = first_runs(tmp_path, card, jobs, works_s, steps)
+    assert queue.act(queue.look()) == (done > 1)
+    assert [asked.pairs[0].jobs[-1].name for asked, _ in joins(folder)] == [SMALL[1]] * (done > 1)
 
 
 def test_a_job_that_fills_joins_below_normal_priority(tmp_path: Path) -> None:
     """Beside one that runs alone and leaves room."""
     jobs = [Job(name=name, command=("true",)) for name in ("resnet50-infer-b2", "fft", "gemm")]
-    files = tmp_path / "jobs"
-    files.mkdir()
-    for job in jobs:
-        (files / f"{job.name}.yaml").write_text("command: ['true']\n")
-    settings = settings_of(tmp_path, ADVISOR_JOBS=str(files))
     gpu = Gpu(uuid="GPU-1", model="NVIDIA H200", units_total=132, memory_mib=143_771)
-    request = LaunchRequest.of(*(job.name for job in jobs))
-    there = QueueCard.read(jobs, ResolvedLaunch(request=request, card=gpu), settings)
-    alone = QueueRun(jobs[:1], [there], file := QueueFile(tmp_path / "queue"), settings)
-    alone.act(alone.look())
-    (folder,) = list_folders(tmp_path / "home" / "launches")
-    seen = see(folder)
-    running = tuple(replace(job.status, outcome="running") for job in seen.jobs)
-    folder.write_status(replace(seen.status, state="running", jobs=running))
-    queue = QueueRun(jobs, [there], file, settings)
+    wanted = ResolvedLaunch(request=LaunchRequest.of(*(job.name for job in jobs)), card=gpu)
+    there = QueueCard.read(jobs, wanted, settings_of(tmp_path))
+    queue, folder = first_runs(tmp_path, there, jobs, {})
     assert queue.act(queue.look())
     ((asked, _),) = joins(folder)
     assert str(asked.pairs[0].split) == "100/100:low"
@@ -523,6 +524,23 @@ def test_equal_jobs_take_as_long_as_the_first_one(card: QueueCard, tmp_path: Pat
     queue.look()
     alone_s = 100.0 / card.profiles["gemm"].whole_gpu_rate
     assert queue.spare_s("gemm") == pytest.approx(1e6 - alone_s, abs=1e-6)
+
+
+def first_runs(
+    home: Path, card: QueueCard, jobs: Sequence[Job], works_s: dict[str, float], steps: float = 0.0
+) -> tuple[QueueRun, LaunchFolder]:
+    """A queue of jobs of which the first one runs; those that join are read from their files."""
+    (files := home / "jobs").mkdir()
+    for job in jobs:
+        (files / f"{job.name}.yaml").write_text("command: ['true']\n")
+    settings, file = settings_of(home, ADVISOR_JOBS=str(files)), QueueFile(home / "queue")
+    alone = QueueRun(jobs[:1], [card], file, settings)
+    alone.act(alone.look())
+    (folder,) = list_folders(home / "home" / "launches")
+    seen = see(folder)
+    running = tuple(replace(job.status, outcome="running", steps=steps) for job in seen.jobs)
+    folder.write_status(replace(seen.status, state="running", jobs=running))
+    return QueueRun(jobs, [card], file, settings, None, works_s), folder
 
 
 def supervise(folder: LaunchFolder, steps: float = 0.0) -> None:
@@ -573,8 +591,6 @@ def test_a_set_whose_jobs_may_be_started_again_is_tried(
     (folder,) = list_folders(tmp_path / "home" / "launches")
     spec = folder.read_spec()
     assert [way.split for way in spec.pairs] == [way.split for way in ways]
-    ((_, _, split),) = planned((OpenCard(card=card, able=frozenset(TWO), brief=frozenset()),), TWO)
-    assert spec.pairs[0].split.shares == split.shares
     assert (len(ways), spec.try_s) == ((2, 10.0) if is_restartable else (1, None))
     assert len({way.split for way in ways}) == len(ways)
     assert all(part.min_speed for way in ways for part in way.parts)

@@ -21,7 +21,6 @@ from advisor_power import sensor as sensor_module
 from advisor_power.sensor import (
     KERNELS_S,
     LOCKED_WAVE,
-    LONGEST_S,
     WAVE,
     ChangedReadings,
     ReadingSeries,
@@ -30,7 +29,6 @@ from advisor_power.sensor import (
     measured,
     noise_w,
     period_of,
-    planned_s,
     poll_into,
     read_trace,
     record_of,
@@ -317,8 +315,9 @@ def test_stages_are_as_long_as_promised(period_s: float, seed: int) -> None:
         edges = [edge for span in stage.on for edge in span]
         assert edges == sorted(edges)
         assert all(0 <= edge <= stage.length_s + 1e-9 for edge in edges)
-    assert planned_s(stages) <= 0.9 * LONGEST_S
-    assert planned_s((*waves(0.1, seed), *steps_and_bursts(seed), *run_stages(seed))) <= LONGEST_S
+    assert sum(stage.length_s for stage in stages) <= 216
+    quick = (*waves(0.1, seed), *steps_and_bursts(seed), *run_stages(seed))
+    assert sum(stage.length_s for stage in quick) <= 240
 
 
 @given(period_s=st.floats(0.01, 0.5), seed=seeds)

@@ -14,7 +14,7 @@ from fake_nvml import FakeNvml, error
 
 from advisor.core.gpu import Gpu
 from advisor.errors import InputError
-from advisor_profiling.power_limit import lowered
+from advisor_profiling.telemetry.nvml import lowered
 
 UUID = "GPU-00000000-0000-0000-0000-000000000000"
 
@@ -345,7 +345,7 @@ def test_no_library_says_that_the_driver_is_missing() -> None:
 
 _LOWERED = """
 import signal
-from advisor_profiling.power_limit import lowered, put_back
+from advisor_profiling.telemetry.nvml import lowered, put_back
 from advisor_profiling.testbed import find_gpu
 home = state.parent.parent / "runtime"
 now = lambda: int((state / "power_limit_mw").read_text())

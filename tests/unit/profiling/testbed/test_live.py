@@ -188,7 +188,7 @@ class Job:
 
     def __init__(self) -> None:
         self.log: list[Any] = []
-        self.share, self.granted = Share(50), Granted(66, mps=True)
+        self.share, self.granted = Share(50), Granted(66)
         self.is_ready = False
         self.count = self.check = self.check_limit = self.leave = self.stop = lambda: None
         self.reported = self.latencies = self.cpu_s = lambda: None

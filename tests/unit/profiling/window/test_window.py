@@ -23,7 +23,7 @@ from advisor.formats.rows import from_row, to_row
 from advisor.predict.kernels import MeanEstimate, kernels_beside
 from advisor.progress import LATENCY_BUCKETS, latency_bucket
 from advisor.validity.sensor_record import PowerTiming
-from advisor_power.data.of_job import with_fingerprint
+from advisor_power.data import with_fingerprint
 from advisor_profiling.window import (
     MeasuredWindow,
     RunConditions,

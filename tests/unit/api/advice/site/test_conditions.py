@@ -16,13 +16,14 @@ from store_points import point as solo_point
 from unsafe_counts import checked_with
 
 from advisor.core.gpu import EQUAL, UNCAPPED, Split
+from advisor.core.objectives import Interval
 from advisor.core.records import REPLAY_SOURCE, UNCOUNTED_UNIT, WATCHED, Observation, PairPoint
 from advisor.predict.kernels import Kernels
 from advisor.predict.measured import Window
-from advisor.predict.predictions import CardFactor, CardPredictor
+from advisor.predict.predictions import CardPredictor
 from advisor.predict.profiles import Profile
 from advisor.settings import Settings
-from advisor.wire.answers import DriftedJob
+from advisor.wire.answers import CardPower, DriftedJob
 from advisor_advice import conditions as module
 from advisor_advice.conditions import (
     Conditions,
@@ -58,10 +59,12 @@ def expected(*launches: Observation, checked: Any = never) -> list[Expected]:
     return expected_of(launches, PROFILES, MODEL, checked)
 
 
-def factor(**fields: Any) -> CardFactor:
-    values: dict[str, Any] = {"gpu_uuid": OTHER, "log_factor": 0.1, "log_stderr": 0.01}
-    values |= {"references": 1, "observations": 0, **fields}
-    return CardFactor(**values)
+def factor(**fields: Any) -> CardPower:
+    values: dict[str, Any] = {
+        "gpu_uuid": OTHER, "power_factor": Interval(1.105, 1.087, 1.123), "references": 1,
+        "observations": 0, **fields,
+    }  # fmt: skip
+    return CardPower(**values)
 
 
 def drift(**fields: Any) -> DriftedJob:
@@ -81,7 +84,7 @@ def test_power_is_that_of_the_card() -> None:
     known = Conditions(gpu_uuid=OTHER, factor=factor())
     predictor, profiles = known.applied(MODEL, of)
     assert isinstance(predictor, CardPredictor)
-    assert profiles[0].whole_gpu_power_w == pytest.approx(400 * math.exp(0.1))
+    assert profiles[0].whole_gpu_power_w == pytest.approx(442)
     assert (known.card_of(of), list(known.warnings(of))) == (known.factor, [factor().text])
     own = tuple(replace(p, gpu_uuids=frozenset({OTHER})) for p in of)
     assert (known.applied(MODEL, own), known.card_of(own)) == ((MODEL, own), None)
@@ -316,7 +319,7 @@ def test_conditions_of_a_host(settings: Settings, tmp_path: Path) -> None:
     stored(settings, *(launch(n, power_w=350 * 1.1) for n in range(3)))
     found = read_conditions(settings, MODEL, PAIR, OTHER)
     assert found.factor
-    assert 0 < found.factor.log_factor < math.log(1.1)
+    assert 1 < found.factor.power_factor.value < 1.1
     assert (found.factor.gpu_uuid, found.factor.observations, found.factor.references) == (
         OTHER, 1, 0,
     )  # fmt: skip
