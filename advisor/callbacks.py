@@ -32,8 +32,7 @@ class StepCounter:
     def __init__(self, progress: Progress | None = None) -> None:
         cuda: Any = importlib.import_module("torch").cuda
         self._cuda = cuda if cuda.is_available() else None
-        pause = None if self._cuda is None else self._cuda.synchronize
-        self._progress = progress or Progress(on_pause=pause)
+        self._progress = progress or Progress(on_pause=self._cuda and self._cuda.synchronize)
         self._pending = deque[Any]()
 
     def step(self) -> None:

@@ -545,11 +545,10 @@ class Client:
         return True
 
     def _pages(self, path: str, gpu_model: str | None, kind: type[Paged]) -> list[Paged]:
-        pages: list[Paged] = []
+        pages, cursor = list[Paged](), None
         while True:
-            cursor = pages[-1].next if pages else None
             pages.append(self._get(path, kind, gpu_model=gpu_model, cursor=cursor))
-            if pages[-1].next is None:
+            if (cursor := pages[-1].next) is None:
                 return pages
 
     def _take_in(self, path: str, name: str, rows: list[dict[str, Any]]) -> TakenIn:

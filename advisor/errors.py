@@ -109,7 +109,7 @@ class ModelError(AdvisorError, code="model", exit_code=9):
 
 
 class NoSplitError(AdvisorError, code="no-split", exit_code=10):
-    """No way of running two jobs on one GPU keeps every limit that was asked for."""
+    """No way of sharing a GPU keeps every limit that was asked for."""
 
 
 class IdempotencyError(AdvisorError, code="idempotency-conflict", exit_code=11):

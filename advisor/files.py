@@ -72,8 +72,10 @@ def holders(file: IO[Any]) -> list[int]:
         lines = [line.split() for line in _LOCKS.read_text().splitlines()]
     except OSError:
         return []
-    held = [line for line in lines if line[1] == "FLOCK" and line[5].endswith(f":{inode}")]
-    return sorted({int(line[4]) for line in held} - {-1, 0})
+    return sorted(
+        {int(line[4]) for line in lines if line[1] == "FLOCK" and line[5].endswith(f":{inode}")}
+        - {-1, 0}
+    )
 
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -304,8 +306,8 @@ def _close_to_others(
             fix=f"choose a folder of its own, or close this one: chmod 0700 {path}",
         )
     with suppress(OSError):
-        mode = stat.S_IMODE(state.st_mode) & ~_GROUP_AND_OTHERS
-        Path(f"/proc/self/fd/{descriptor}").chmod(mode)  # it may be opened as a path alone
+        # It may be opened as a path alone.
+        Path(f"/proc/self/fd/{descriptor}").chmod(stat.S_IMODE(state.st_mode) & ~_GROUP_AND_OTHERS)
     # A file system without modes says yes and changes nothing.
     if (state := os.fstat(descriptor)).st_mode & _GROUP_AND_OTHERS:
         raise UnsafeFileError(

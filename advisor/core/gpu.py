@@ -851,5 +851,6 @@ def best_within_tie(
     if not valued:
         raise InputError("there is no split to choose from")
     least = max(value for value, _ in valued) * (1 - tie)
-    tied = [(value, candidate) for value, candidate in valued if value >= least]
-    return min(tied, key=lambda item: rank(item[1], item[0]))[1]
+    return min(
+        (item for item in valued if item[0] >= least), key=lambda item: rank(item[1], item[0])
+    )[1]

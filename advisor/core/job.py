@@ -250,10 +250,10 @@ def check_single_gpu(name: str, gpus: int) -> None:
     """
     if gpus > 1:
         raise InputError(
-            f"{name} holds {gpus} GPUs, which is not possible here yet",
-            why="one such job is profiled, and advised and launched with neighbours, on one host",
-            fix=f"advisor profile {name} --gpu 0,1; advisor recommend {name} OTHER; else leave it "
-            "out, and its GPUs to it",
+            f"{name} holds {gpus} GPUs, and here only jobs of one GPU can be used",
+            why="a job of two is profiled, advised and launched with its neighbours on one host",
+            fix=f"`advisor profile {name} --gpu 0,1` and `advisor recommend {name} OTHER` there; "
+            "or leave it and its GPUs out",
         )
 
 

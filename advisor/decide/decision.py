@@ -989,19 +989,21 @@ def reasons(decision: Decision) -> tuple[str, ...]:
 
 def warnings(decision: Decision) -> tuple[str, ...]:
     """What a reader should know before doing it."""
-    of_profiles = (line for profile in decision.profiles for line in _of_profile(profile))
     at_risk = decision.request.risks(decision.chosen.predictions, decision.chosen.place)
     # Of a job beside itself everything is said once.
-    texts = (
-        *_starved(decision),
-        *_served(decision),
-        *_unlimited(decision),
-        *(f"at the bad end of its interval {risk.text}" for risk in at_risk),
-        *_crowds(decision),
-        *of_profiles,
-        *memory_unknown(decision.profiles, decision.request.memory_mib),
+    return tuple(
+        dict.fromkeys(
+            (
+                *_starved(decision),
+                *_served(decision),
+                *_unlimited(decision),
+                *(f"at the bad end of its interval {risk.text}" for risk in at_risk),
+                *_crowds(decision),
+                *itertools.chain.from_iterable(map(_of_profile, decision.profiles)),
+                *memory_unknown(decision.profiles, decision.request.memory_mib),
+            )
+        )
     )
-    return tuple(dict.fromkeys(texts))
 
 
 def why_unsure(decision: Decision, checked: CheckedCounts | None) -> tuple[str, ...]:

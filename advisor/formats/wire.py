@@ -184,12 +184,11 @@ def _wire_error(error: "ValidationError", name: str) -> WireError:
         # A list whose items are wrong counts as too short as well.
         if fault["type"] == "too_short" and any(_is_inside(fault, other) for other in listed):
             continue
-        steps = (
+        path = "".join(
             f"[{step}]" if isinstance(step, int) else f".{step[:80]}"
             for step in fault["loc"]
             if not _TYPE.match(str(step))
-        )
-        path = "".join(steps).removeprefix(".")  # such as jobs[0].min_speed
+        ).removeprefix(".")  # such as jobs[0].min_speed
         places.setdefault(path or name, []).append(cast("Any", fault))
     return WireError(fault_text(places))
 
@@ -347,8 +346,11 @@ class RecordLines(Generic[T]):
     def _read(self) -> tuple[list[T], int]:
         try:
             content = self.path.read_bytes()
-            plain = content.split(b"\n")[:-1], content.rfind(b"\n") + 1
-            lines, whole_bytes = _unpacked(content) if self.path.suffix == ".gz" else plain
+            lines, whole_bytes = (
+                _unpacked(content)
+                if self.path.suffix == ".gz"
+                else (content.split(b"\n")[:-1], content.rfind(b"\n") + 1)
+            )
         except FileNotFoundError:
             return [], 0
         except (OSError, ValueError) as error:

@@ -157,12 +157,9 @@ def main(
     with suppress(SurvivorsError):
         end_marked(backend, {LAUNCH_MARK: folder})
     # The driver's library is not one of this folder.
+    put_back = [python(), "-P", "-m", "advisor_profiling.telemetry.nvml", gpu_uuid]
     with suppress(subprocess.TimeoutExpired):
-        subprocess.run(
-            [python(), "-P", "-m", "advisor_profiling.telemetry.nvml", gpu_uuid],
-            check=False,
-            timeout=60,
-        )
+        subprocess.run(put_back, check=False, timeout=60)
     # Where its number is another one, a next launch has replaced it.
     if pipe_dir is not None and private_daemon == str(daemon_pid(Path(pipe_dir))):
         with suppress(PartitionError):

@@ -775,8 +775,9 @@ class _Master:
             first = highspy.HighsSolution()
             first.col_value = [*self._rest(start), *start, *[0.0] * (len(self.sets) - len(start))]
             self._program.setSolution(first)
-        ends_s = self._program.getRunTime() + time_limit_s
-        _set_options(self._program, time_limit=ends_s, mip_rel_gap=gap)
+        _set_options(
+            self._program, time_limit=self._program.getRunTime() + time_limit_s, mip_rel_gap=gap
+        )
         self._program.run()
         return np.rint(self.cards()) if _is_solved(self._program) else start
 

@@ -201,9 +201,10 @@ class Predictions:
 
     def part(self, place: int, job: int) -> _PredictedPart:
         """What is expected of one of the jobs at one of the splits."""
-        speed = Interval(*self.speeds[:, job, place].tolist())
         return _PredictedPart(
-            speed, *self.solo[job], _interval(self.latencies_p99_ms[:, job, place])
+            Interval(*self.speeds[:, job, place].tolist()),
+            *self.solo[job],
+            _interval(self.latencies_p99_ms[:, job, place]),
         )
 
     def values(self, objective: Objective) -> list[float]:

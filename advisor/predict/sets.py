@@ -703,8 +703,11 @@ class OptionPredictor:
         several = hold_several(profiles)
         of_pairs = [s for s in splits if not (several or is_by_physics(s))]
         of_sets = [s for s in splits if several or serves or is_by_physics(s)]
-        both = (SetPredictor(), of_sets), (self.of_pairs, of_pairs)
-        parts = [by.predict(profiles, some) for by, some in both if some]
+        parts = [
+            by.predict(profiles, some)
+            for by, some in ((SetPredictor(), of_sets), (self.of_pairs, of_pairs))
+            if some
+        ]
         predictions = joined(splits, *parts)
         if serves:
             predictions = replace(predictions, latencies_p99_ms=parts[0].latencies_p99_ms)

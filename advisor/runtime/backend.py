@@ -92,7 +92,7 @@ def check_environments(
     wrong = lacking(now, wanted)  # waits for those in the middle of exec, which show no variables
     if names := sorted(
         {name for pid in now for name in environment_of(pid)}
-        & frozenset(LIMIT_VARIABLES) - wanted.keys()
+        & (frozenset(LIMIT_VARIABLES) - wanted.keys())
     ):
         raise LimitNotProvenError(
             f"processes of the job carry {', '.join(names)}, which can lift its share of {share} %",
@@ -126,7 +126,10 @@ class Backend(Protocol):
 
     @property
     def max_clients(self) -> int:
-        """Most processes that may hold a context at the same time, beside those that do."""
+        """Most processes that may hold a context at the same time, beside those that do.
+
+        As many as anybody starts, where no bound is known.
+        """
         return 1000
 
     def environment(self, share: Share) -> dict[str, str]:

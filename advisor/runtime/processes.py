@@ -407,7 +407,7 @@ def _version(name: str, file: Path) -> str | None:
     # The folder that wheels were installed into; of a file that is of none, its own.
     names = ("site-packages", "dist-packages")
     packages = next((folder for folder in file.parents if folder.name in names), file.parent)
-    # The metadata of wheels begins so.
+    # A wheel has its metadata in a folder that begins so.
     wheels = (wheel.name for wheel in packages.glob(f"nvidia_{name}*.dist-info"))
     for text in (file.name, *sorted(wheels)):
         if numbers := _TRIPLE.search(text):

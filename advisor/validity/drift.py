@@ -65,8 +65,11 @@ def find_drifts(compared: Iterable[Compared]) -> tuple[DriftedJob, ...]:
         (value for value in compared if value.observed > 0 and value.expected.value > 0),
         lambda value: (value.job, value.gpu_model, value.gpu_uuid or "", value.quantity),
     )
-    in_time = (sorted(series[key], key=lambda value: value.at) for key in sorted(series))
-    return tuple(filter(None, map(_drift, in_time)))
+    return tuple(
+        drift
+        for key in sorted(series)
+        if (drift := _drift(sorted(series[key], key=lambda value: value.at)))
+    )
 
 
 def _drift(values: Sequence[Compared]) -> DriftedJob | None:
@@ -197,5 +200,5 @@ _Sum: TypeAlias = tuple[float, int]
 def _summed(before: _Sum, number: int, residual: float) -> _Sum:
     """With one more residual; the sum trips from `THRESHOLD` on."""
     value, since = before
-    more = max(-MOST, min(MOST, residual)) - SLACK
-    return max(0.0, value + more), since if value else number
+    total = value + max(-MOST, min(MOST, residual)) - SLACK
+    return max(0.0, total), since if value else number

@@ -198,8 +198,9 @@ def energy_above_j(point: SoloPoint, idle: str = "idle_power_w") -> tuple[float,
 
 def _same_arithmetic(point: SoloPoint, other: SoloPoint, pipe: str) -> bool:
     """Whether a pipe was busy for as many cycles per unit of work."""
-    active: Sequence[float | None] = (getattr(point, pipe), getattr(other, pipe))
-    actives = [percent for percent in active if percent is not None]
+    actives: list[float] = [
+        percent for p in (point, other) if (percent := getattr(p, pipe)) is not None
+    ]
     if len(actives) < 2 or max(actives) < _LEAST_ACTIVE_PERCENT or not (point.rate and other.rate):
         return True
     cycles = (actives[0] * _clock(point) / point.rate, actives[1] * _clock(other) / other.rate)
@@ -265,10 +266,12 @@ def why_no_profile(points: Iterable[SoloPoint]) -> str | None:
     if WHOLE in shares and len(shares) > 1:
         return None
     if WHOLE in shares:
-        return f"only the one at {WHOLE:g} % can be used, and a smaller share is needed, too"
+        return (
+            f"only the one at {WHOLE:g} % can be used, and a smaller share is needed, too, or "
+            "sm_active_percent for an estimate"
+        )
     whole = sorted({_fault(point) for point in flagged if point.share_percent == WHOLE})
-    nothing = f"there is no point at {WHOLE:g} %"
-    return f"at {WHOLE:g} % {', '.join(whole)}" if whole else nothing
+    return f"at {WHOLE:g} % {', '.join(whole)}" if whole else f"there is no point at {WHOLE:g} %"
 
 
 def _fault(point: SoloPoint) -> str:

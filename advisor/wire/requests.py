@@ -62,8 +62,11 @@ class Bounds:
             schema["fail_fast"] = True
         if self.check is None:
             return schema
-        check = {"type": "no-info", "function": partial(_checked, self.check)}
-        return {"type": "function-after", "schema": schema, "function": check}
+        return {
+            "type": "function-after",
+            "schema": schema,
+            "function": {"type": "no-info", "function": partial(_checked, self.check)},
+        }
 
     def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> Any:
         more = {"description": self.says, "enum": list(self.choices)}
@@ -345,8 +348,8 @@ class GainsRequest(_AdviceRequest):
     """Jobs of one GPU model (not said, the H200), all of whose pairs are asked for, or one job's.
 
     Attributes:
-        jobs: None named: all, those measured here first, up to `MOST_CROSSED` of them.
-        beside: The job of all pairs; None: each with each.
+        jobs: None named: all, those measured here first, up to 80 of them.
+        beside: A job that is in all pairs; None: each job with each.
     """
 
     jobs: Annotated[tuple[JobName, ...], Bounds(max_length=MOST_CROSSED)] = ()
@@ -396,7 +399,7 @@ JobsTogether: TypeAlias = Annotated[
     Bounds(
         min_length=1,
         max_length=MOST_JOBS,
-        says="two to seven jobs, one that comes several times so often; of a join, one",
+        says="two to seven jobs, each copy by itself; of a join, one",
     ),
 ]
 
@@ -426,7 +429,7 @@ class LaunchRequest(_SharingRequest):
         duration_s: Those that run together are stopped after this time, s.
         hang_s: A job that makes no progress for so long is ended, s; None: none is.
         then: Jobs that run together afterwards, one after the other.
-        tries: Of the best ways so many run on trial, for seconds each, and that with the most work
+        tries: So many of the best ways run on trial, for seconds each, and that with the most work
             per joule goes on; jobs are started again for each, so they must be restartable.
         dry_run: Say what would run, and start nothing.
     """

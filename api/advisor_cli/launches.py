@@ -1107,11 +1107,8 @@ def _expected(pair: LaunchSet, forecast: Forecast) -> str:
         for job, expected in zip(pair.jobs, forecast.jobs, strict=True)
     )
     saved = forecast.energy_saved
-    energy = (
-        f", {less_or_more(saved.value)} energy for the same work than one after the other"
-        if saved
-        else ""
-    )
+    than = " energy for the same work than each alone on a GPU"
+    energy = f", {less_or_more(saved.value)}{than}" if saved else ""
     return f"expected: {rates}, {forecast.power_w.value:.0f} W{energy}"
 
 

@@ -27,14 +27,21 @@ def progress(*columns: ProgressColumn) -> Progress:
 
 
 @contextmanager
-def leaving_out(what: str) -> Generator[Callable[[str, int, int], None]]:
-    """A bar of fits without a part of the data: its name, how many are done, and of how many."""
+def leaving_out() -> Generator[Callable[[str], Callable[[str, int, int], None]]]:
+    """A bar for each named stage of fits without a part of the data.
+
+    A stage takes the name of that part, how many fits are done, and of how many.
+    """
     text = TextColumn("{task.description}", markup=False)
     with progress(text, BarColumn(), TimeRemainingColumn()) as bar:
-        task = bar.add_task(f"leaving out {what}")
-        yield lambda name, done, total: bar.update(
-            task, description=f"fitted without {name}", completed=done, total=total
-        )
+
+        def on_stage(name: str) -> Callable[[str, int, int], None]:
+            task = bar.add_task(name, total=None)
+            return lambda left_out, done, total: bar.update(
+                task, description=f"{name}, without {left_out}", completed=done, total=total
+            )
+
+        yield on_stage
 
 
 def counted(items: Iterable[Item], total: int, name: str) -> Iterator[Item]:

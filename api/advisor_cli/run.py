@@ -451,7 +451,7 @@ def run(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run a queue on the GPUs of this host until all jobs are done; resumes after any end.
+    """Run a queue on the GPUs of this host until all jobs are done, over any interruption.
 
     Servers start first and end with the last batch job. After Ctrl-C, a kill or a crash the same
     command resumes: finished jobs do not run again.

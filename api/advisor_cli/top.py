@@ -63,7 +63,7 @@ def top(
     ] = None,
     service_ca: ServiceCa = None,
 ) -> None:
-    """Show GPUs, the jobs on them, and what was saved; j and k move, q ends it.
+    """Show GPUs, the jobs on them, and what was saved; j and k scroll, q quits.
 
     If the service needs a token, set ADVISOR_TOKEN.
 
@@ -408,6 +408,6 @@ class Scrolled:
             yield from ([Segment.line()] if number else [])
             yield from line
         if not fits:
-            hint = f"lines {self.first + 1} to {last} of {len(lines)}: j and k move, q ends"
+            hint = f"lines {self.first + 1} to {last} of {len(lines)}: j and k scroll, q quits"
             yield Segment.line()
             yield Text(hint, style="dim", end="")

@@ -100,10 +100,12 @@ have, in any order. The numbers of these examples are made up:
     advisor data import points.csv pairs.csv
     advisor recommend my-train triad
 
-A profile needs rate and power at 100 % and at one smaller share. The import says which points make
-none and why, which of the power of the idle GPU, the power limit and the memory is missing and what
-stands in for it, and where a profile takes the place of a bundled one. `advisor recommend`
-takes a file without keeping it: `--profiles points.csv`. `advisor data delete` removes points.
+A profile needs rate and power at 100 % and at one smaller share; answers about a job with 100 %
+alone are estimated, if its point has `sm_active_percent` or `gpu_busy_percent`. The import says
+which points make none and why, which of the power of the idle GPU, the power limit and the memory
+is missing and what stands in for it, and where a profile takes the place of a bundled one. `advisor
+recommend` takes a file without keeping it: `--profiles points.csv`. `advisor data delete` removes
+points.
 
 - Rows with a column `launch_id` are observations, others with `jobs` or `job_1` pairs; a file that
   `advisor` writes holds one kind.

@@ -64,8 +64,8 @@ from advisor_models.registry import (
     RETRAIN,
     SPLIT,
     UNCAPPED,
+    HeadFacts,
     Manifest,
-    Of,
     TrainedHead,
     bounds_of_stratum,
     figure_word,
@@ -80,14 +80,12 @@ _Features: TypeAlias = dict[str, Floats]
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Head:
+class Head(HeadFacts):
     """A quantity of a pair at splits, learned as the logarithm of its distance to a prior.
 
+    Of a job, the functions get the side of each job first in turn.
+
     Attributes:
-        name: As in the manifest, and of the file with its trees.
-        of: What it has a value of: for "job" the functions get each job's side first in turn.
-        prior: What `prior_of` gives, in words; another prior needs other words, since a model that
-            was trained over one must not be used with the other.
         features_of: What the model sees of the jobs.
         prior_of: The target without learning, shape (n,); the features are given so that nothing is
             worked out twice.
@@ -95,11 +93,6 @@ class Head:
             Infinite where it is not known; None: nothing does.
     """
 
-    name: str
-    of: Of
-    target: str
-    unit: str
-    prior: str
     features_of: Callable[[Sequence[Side]], _Features]
     prior_of: Callable[[Sequence[Side], _Features], Floats]
     limit_of: Callable[[Sequence[Side]], float] | None = None
@@ -111,8 +104,11 @@ def inputs_of(head: Head, sides: Sequence[Side]) -> tuple[Float32s, tuple[Floats
     _Features are all of the first part, then all of the next, shape (parts x n, features); priors
     are of each part, shape (n,).
     """
-    views = [(side, *beside(sides, n)) for n, side in enumerate(sides)]
-    views = views if head.of == "job" else [tuple(sides)]
+    views = (
+        [(side, *beside(sides, n)) for n, side in enumerate(sides)]
+        if head.of == "job"
+        else [tuple(sides)]
+    )
     features = [head.features_of(view) for view in views]
     priors = [head.prior_of(view, f) for view, f in zip(views, features, strict=True)]
     return np.concatenate([*map(matrix, features)]), tuple(priors)
@@ -474,14 +470,13 @@ class ModelPredictor:
         values, n = self.values(profiles, splits), len(splits)
         (power_w,) = values[POWER.name]
         (memory_power_w,) = values.get(MEMORY_POWER.name, np.full((1, 3, n), np.nan))
-        speeds = map(possible_speeds, profiles, values[SPEED.name])
         factors = np.full((2, n), np.nan)
         if (efficiency := self._efficiency(profiles)) is not None:
             factors[:, [split.is_limited for split in splits]] = np.array([efficiency]).T
         return Predictions(
             splits=tuple(splits),
             solo=solo_of(profiles),
-            speeds=np.stack([*speeds], axis=1),
+            speeds=np.stack([*map(possible_speeds, profiles, values[SPEED.name])], axis=1),
             power_w=power_w,
             latencies_p99_ms=np.full((3, len(profiles), n), np.nan),
             memory_power_w=memory_power_w,

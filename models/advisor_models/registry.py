@@ -121,16 +121,15 @@ Of = Literal["job", "pair"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TrainedHead:
-    """A head of a model: prediction = exp(mean of its trees) x prior.
+class HeadFacts:
+    """What a head of a model predicts.
 
     Attributes:
         name: Such as "speed" or "power"; the file of its trees has the same name.
+        of: What it has a value of.
         unit: Of the target; "1" is a ratio.
-        prior: What the trees tell the logarithm of the distance to, in words.
-        features: Names in the order of the columns.
-        ranges: Smallest and largest value of each feature in training.
-        intervals: Bounds by stratum.
+        prior: What the trees tell the logarithm of the distance to, in words; another prior needs
+            other words, since a model that was trained over one must not be used with the other.
     """
 
     name: str
@@ -138,13 +137,24 @@ class TrainedHead:
     target: str
     unit: str
     prior: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainedHead(HeadFacts):
+    """A head of a model: prediction = exp(mean of its trees) x prior.
+
+    Attributes:
+        features: Names in the order of the columns.
+        ranges: Smallest and largest value of each feature in training.
+        intervals: Bounds by stratum.
+    """
+
     features: tuple[str, ...]
     ranges: tuple[tuple[float, float], ...]
     intervals: Strata
 
 
 def _head_faults(head: TrainedHead) -> dict[str, bool]:
-    """What types do not say, and whether it is wrong."""
     strata = head.intervals.keys()
     return {
         f"a feature of {head.name} has no range, or a range no feature": (
@@ -633,13 +643,10 @@ class Registry:
         check_intervals(manifest := model.manifest)
         figures_here = model.bundled_figures()
         check_intervals(replace(manifest, figures=figures_here))
-        figures = {
-            **manifest.figures,
-            **{f"bundled_{name}": of for name, of in figures_here.items()},
-        }
+        figures = {f"bundled_{name}": of for name, of in figures_here.items()}
         with self._locked():
             if self.champion() != version:
-                self._record("promote", version, replace(manifest, figures=figures), at)
+                self._record("promote", version, {**manifest.figures, **figures}, at)
         return manifest
 
     def rollback(self) -> Manifest:
@@ -658,7 +665,7 @@ class Registry:
                 )
             version = promotions[-1].replaced
             manifest = self.open(version).manifest
-            self._record("rollback", version, manifest)
+            self._record("rollback", version, manifest.figures)
         return manifest
 
     def remove(self, version: str) -> bool:
@@ -687,14 +694,18 @@ class Registry:
         return promotions[-1].replaced if promotions else BUNDLED_NAME
 
     def _record(
-        self, action: Action, version: str, manifest: Manifest, at: datetime | None = None
+        self,
+        action: Action,
+        version: str,
+        figures: Mapping[str, float],
+        at: datetime | None = None,
     ) -> None:
         change = ChampionChange(
             at=(at or datetime.now(UTC)).isoformat(timespec="seconds"),
             action=action,
             version=version,
             replaced=self.champion(),
-            figures=manifest.figures,
+            figures=figures,
         )
         line = write(change).encode() + b"\n"
         with (self._folder / "history.jsonl").open("ab+") as file:
@@ -721,8 +732,11 @@ class Registry:
             yield
 
 
-def model_rows(registry: Registry) -> list[ModelRow]:
-    """All models, the bundled one first; a damaged one is one row of the list, not its end.
+def model_list(registry: Registry, limit: int | None = None) -> ModelList:
+    """All models, the champion first, then the newest, and what became of them.
+
+    A damaged one is one row of the list, not its end. At most so many models and changes as `limit`
+    says; None: all of them.
 
     Raises:
         ModelError: the history cannot be read.
@@ -746,18 +760,6 @@ def model_rows(registry: Registry) -> list[ModelRow]:
                 error=fault,
             )
         )
-    return rows
-
-
-def model_list(registry: Registry, limit: int | None = None) -> ModelList:
-    """All models, the champion first, then the newest, and what became of them.
-
-    At most so many models and changes as `limit` says; None: all of them.
-
-    Raises:
-        ModelError: the history cannot be read.
-    """
-    rows = model_rows(registry)
     rows.sort(key=lambda row: (row.champion, row.created_at or ""), reverse=True)
     return ModelList(models=tuple(rows[:limit]), history=tuple(registry.history()[::-1][:limit]))
 

@@ -74,8 +74,8 @@ def started(
     """
     answering = AnsweringJob(job, backend, base, folder, units)
     with undone_by(answering.close):
-        said = answering.answer(START_S, "was not ready")["ready"]
-        ready = read(kind, write(said), name="what the workload says", tolerant=True)
+        said = write(answering.answer(START_S, "was not ready")["ready"])
+        ready = read(kind, said, name="what the workload says", tolerant=True)
         if units is not None and ready.units != units:
             raise LimitNotProvenError(
                 f"the operation sees {ready.units} SMs, and should have {units}",
@@ -104,8 +104,8 @@ class AnsweringJob:
         pipes = folder / "commands", folder / "answers"
         for pipe in pipes:
             os.mkfifo(pipe, 0o600)
-        named = ("--commands", str(pipes[0]), "--answers", str(pipes[1]))
-        job = replace(job, command=(*job.command, *named))
+        commands, answers = map(str, pipes)
+        job = replace(job, command=(*job.command, "--commands", commands, "--answers", answers))
         check_program(job, base)
         percent = percent_for_units(units, backend.gpu.units_total or 0) if units else WHOLE
         # Both ends are opened, so that neither waits for a worker that has not started.
@@ -250,10 +250,14 @@ def open_worker(
         gpu = backend.gpu
         check_safe_count(place.units, gpu, settings.home, allow_unsafe=place.allow_unsafe)
         folder = open_home(settings.home, "logs", f"{name}-{Clock().utc().replace(':', '')}")
-        workload = Job(name=name, command=(place.python, str(workload_path(script)), *options))
         with closing(NvmlSource(gpu.uuid)) as source:
             job, said = started(
-                workload, ready, backend, settings.job_environment(), folder, place.units
+                Job(name=name, command=(place.python, str(workload_path(script)), *options)),
+                ready,
+                backend,
+                settings.job_environment(),
+                folder,
+                place.units,
             )
             with closing(job):
                 yield GpuWorker(

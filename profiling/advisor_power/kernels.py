@@ -163,7 +163,6 @@ def duration_s(runs: Sequence[Run], execution: int) -> float:
 
 
 def _durations_ms(run: Run) -> list[float]:
-    """Of each execution of a run."""
     return [(end - start) * 1000 for start, end in zip(run.starts_s, run.ends_s, strict=True)]
 
 
@@ -195,7 +194,8 @@ def _run_j(block: _TraceBlock, idle_w: float) -> float | None:
         return None
     counted_j, time_s = last.energy_j - first.energy_j, last.at_s - first.at_s
     idle_s = time_s - sum(run.length_s for run in block.runs)
-    return (counted_j - idle_w * idle_s) / len(block.runs) if counted_j > 0 < time_s else None
+    spent_j = (counted_j - idle_w * idle_s) / len(block.runs)
+    return spent_j if counted_j > 0 and time_s > 0 else None
 
 
 def fit_clock(
@@ -291,8 +291,7 @@ def naive_curve(runs: Sequence[Run], edges_s: Floats) -> list[float | None]:
 
 
 def _in_run(run: Run, delay_s: float) -> list[tuple[float, PowerReading]]:
-    start_s = run.starts_s[0] + delay_s
-    return [(reading.at_s - start_s, reading) for reading in run.readings]
+    return [(reading.at_s - (run.starts_s[0] + delay_s), reading) for reading in run.readings]
 
 
 # The sensor is asked every 0.3 ms, so when a reading changed is not known better than this.
@@ -361,8 +360,9 @@ def make_plan(
     channel: PowerChannel, *, bin_ms: float, run_s: float, runs: int, lead_s: float = 0.0
 ) -> KernelPlan:
     """What so many runs give and cost, with `lead_s` of another operation before each."""
-    readings = runs * bin_ms / channel.period_ms
-    sigma = sigma_power_w(channel.window_ms, bin_ms, channel.noise_w, readings)
+    sigma = sigma_power_w(
+        channel.window_ms, bin_ms, channel.noise_w, runs * bin_ms / channel.period_ms
+    )
     busy = runs * (run_s + lead_s)
     # From the end of a run to the start of the next, mean.
     gap_s = channel.longest_delay_s + _least_gap_s(channel) + channel.period_ms / 2000
@@ -482,7 +482,7 @@ class PolledReadings:
 
     def _reasons(self, begin_s: float, end_s: float) -> frozenset[str]:
         before = [names for at_s, names in self._looks if at_s <= begin_s][-1:]
-        within = [names for at_s, names in self._looks if begin_s < at_s <= end_s]
+        within = (names for at_s, names in self._looks if begin_s < at_s <= end_s)
         return frozenset[str]().union(*before, *within)
 
 
@@ -510,8 +510,9 @@ class LiveKernelBench:
         """
         self.worker.job.ask({"executions": executions, "gap_s": gap_s, "lead_s": lead_s})
         busy_s = executions * self.ready.execution_s + gap_s + lead_s
-        said = self.worker.job.answer(2 * busy_s + SPARE_S, "did not end")
-        return run_of(said["run"], gap_s, lead_s)
+        return run_of(
+            self.worker.job.answer(2 * busy_s + SPARE_S, "did not end")["run"], gap_s, lead_s
+        )
 
     def run(self, executions: int, gap_s: float, lead_s: float = 0.0) -> Run:
         """As `timed`, with the run's readings; `dropped` says where it cannot be used.
@@ -714,7 +715,9 @@ def recorded_kernel(
         more = f", and {len(there) - _NAMED} more" if len(there) > _NAMED else ""
         raise InputError(
             f"{_words(operation, before, units)} is not among the measured kernels that come with "
-            f"advisor{f' on {gpu_model}' if gpu_model else ''}",
+            f"advisor{f' on {gpu_model}' if gpu_model else ''}"
+            if there
+            else "no measured kernel comes with this version of advisor",
             why="a replay has only what was measured",
             fix=f"there is {listed(there[:_NAMED])}{more}"
             if there
@@ -765,7 +768,7 @@ class Curve:
     def mean_w(self, begin_s: float, end_s: float) -> tuple[float, float]:
         """Mean power between two times, and half of its 95 % interval."""
         bins = [level_times([bin_s]) for bin_s in pairwise(self.edges_s.tolist())]
-        weights = window_parts(bins, np.array([end_s]), end_s - begin_s)[0]
+        (weights,) = window_parts(bins, np.array([end_s]), end_s - begin_s)
         variance = weights @ self.covariance @ weights
         return float(weights @ self.power_w), STANDARD_ERRORS_95 * float(np.sqrt(variance))
 
@@ -820,7 +823,7 @@ def deconvolve(stitched: Stitched, sensor: PowerChannel, edges_s: Floats) -> Cur
     tau_s, power_w = stitched.tau_s[inside], stitched.power_w[inside]
     late = (np.arange(_DELAYS) + 0.5) / _DELAYS - 0.5 if sensor.late_s else np.zeros(1)
     ends_s = tau_s + sensor.delay_spread_ms / 1000 * late[:, None]
-    # Before the run power is that of before since 100 s: longer than any window.
+    # Power is that of before the runs since 100 s ago: longer than any window.
     levels = [level_times([span_s]) for span_s in ((-100.0, 0.0), *pairwise(parts_s.tolist()))]
     parts = window_parts(levels, ends_s.ravel(), sensor.window_ms / 1000, sensor.response)
     parts = parts.reshape(*ends_s.shape, len(levels))
@@ -908,8 +911,7 @@ def steady_execution(times_ms: Sequence[Sequence[float]], margin: float) -> int:
         times_ms: Of each run, the time of each execution; runs may differ in length.
         margin: Times that differ by less than this part are the same.
     """
-    shortest = min(len(times) for times in times_ms)
-    medians = np.median([times[:shortest] for times in times_ms], axis=0)
+    medians = np.median([*zip(*times_ms, strict=False)], axis=1)
     least_left = np.minimum.accumulate(medians[::-1])[::-1]
     return int(np.argmax(medians <= (1 + margin) * least_left)) + 1
 
@@ -1075,8 +1077,8 @@ def analyse(
         differ = None if isinstance(difference, str) else difference.differ
         idle_w = before_w if before_w is not None and after_idle else 0.0
         low_w, high_w = curve.power_w - curve.band_w, curve.power_w + curve.band_w
-        ends_w = float(low_w.min()), float(high_w.max())
-        if fault := fault_of(ends_w, idle_w, gpu.power_limit_w, differ):
+        band_w = float(low_w.min()), float(high_w.max())
+        if fault := fault_of(band_w, idle_w, gpu.power_limit_w, differ):
             curve, no_curve = None, f"the curve that readings give is not to be believed: {fault}"
             if not isinstance(difference, str):
                 difference = replace(difference, curve_j=None, differ=None)
@@ -1194,8 +1196,8 @@ def _difference(
 def _execution_power(curve: Curve, runs: Sequence[Run], execution: int) -> Estimate:
     """Power of one execution, counted from 1, by the curve."""
     begin_s = start_s(runs, execution - 1)
-    end_s = min(begin_s + duration_s(runs, execution), float(curve.edges_s[-1]))
-    return around(*curve.mean_w(begin_s, end_s))
+    end_s = begin_s + duration_s(runs, execution)
+    return around(*curve.mean_w(begin_s, min(end_s, float(curve.edges_s[-1]))))
 
 
 def _width_ms(curve: Curve) -> float:
@@ -1278,9 +1280,9 @@ def measure_operation(
         "launches": bench.ready.launches,
         "sensor_measured_at": record.measured_at,
     }
-    name = slug(bench.ready.operation)[:80].strip("-")
     # 4 is the form of the lines; runs in another form are left where they are.
-    key = name, sha256(f"4 {write(conditions)}".encode()).hexdigest()[:8]
+    digest = sha256(f"4 {write(conditions)}".encode()).hexdigest()[:8]
+    key = slug(bench.ready.operation)[:80].strip("-"), digest
     lines: RecordLines[_Head | _TraceBlock] = RecordLines(
         open_home(home, KERNEL_REPORTS.name) / f"{slug(*key)}.jsonl.gz",
         "advisor power kernel",
@@ -1315,10 +1317,9 @@ def _kept(
     lines: RecordLines[_Head | _TraceBlock],
 ) -> tuple[_RunLengths | None, list[_TraceBlock]]:
     """Lengths and blocks that are in the file; None and none where there is nothing yet."""
-    whole = lines.resume()
-    if not whole:
+    first, *rest = lines.resume() or [None]
+    if first is None:
         return None, []
-    first, *rest = whole
     blocks = [line for line in rest if isinstance(line, _TraceBlock)]
     if not isinstance(first, _Head) or len(blocks) < len(rest):
         raise StoreError(f"{lines.path} does not begin with conditions", fix=_FRESH)
@@ -1397,15 +1398,16 @@ def _find_ssp(
         return float(np.mean(powers))
 
     least = shortest_run(execution_s, channel.smear_s)
-    most = max(4 * least, math.floor(_LONGEST_RUN_S / execution_s))
-    return search_ssp(end_power_w, 2 * least, least, most)
+    return search_ssp(
+        end_power_w, 2 * least, least, max(4 * least, math.floor(_LONGEST_RUN_S / execution_s))
+    )
 
 
 def _enough(powers_w: Sequence[float], runs: int) -> bool:
     if len(powers_w) < _LEAST_READINGS:
         return False
     error_w = float(np.std(powers_w, ddof=1)) / math.sqrt(len(powers_w))
-    # A third of what lengths may differ by: then they can be compared.
+    # Within a third of what lengths may differ by they can be compared; 20 runs must do.
     return error_w <= _STEADY_WITHIN / 3 * float(np.mean(powers_w)) or runs >= 20
 
 
@@ -1423,14 +1425,13 @@ def _run_blocks(
     Executions are of a long run and of a short one; blocks are those in all.
     """
     done, begun, total = list(kept), time.monotonic(), blocks * BLOCK_RUNS
-    before = len(done) * BLOCK_RUNS
     for number in range(len(done), blocks):
         length = executions[number % 2]
         began, runs = bench.tick(), list[Run]()
         for _ in range(BLOCK_RUNS):
             runs.append(make_run(length))
             made = number * BLOCK_RUNS + len(runs)
-            eta_s = (total - made) * (time.monotonic() - begun) / (made - before)
+            eta_s = (total - made) * (time.monotonic() - begun) / (made - len(kept) * BLOCK_RUNS)
             report(Step(f"runs of {length} executions", made, total, eta_s))
         block = _TraceBlock(runs=tuple(runs), began=began, ended=bench.tick())
         keep(block)

@@ -189,8 +189,8 @@ def _parse_trace(text: str, name: str) -> Trace:
                 case ["on", begun_s, ended_s] if stages:
                     stages[-1][2].append((float(begun_s), float(ended_s)))
                 case ["look", time_s, [*reasons], [*pids]]:
-                    state = tuple(map(str, reasons)), frozenset(map(int, pids))
-                    looks.append((float(time_s), *state))
+                    named, there = tuple(map(str, reasons)), frozenset(map(int, pids))
+                    looks.append((float(time_s), named, there))
                 case ["full", _time_s]:
                     full = True
                 case ["end", time_s]:
@@ -275,9 +275,10 @@ def waves(period_s: float, seed: int) -> tuple[LoadStage, ...]:
         seed: Of the phases at which those of the sensor's own period begin.
     """
     draw = random.Random(seed)
-    others = [_wave(WAVE, part * period_s, 0.0) for part in (1 / 2, 2 / 3, 3 / 2)]
-    locked = [_wave(LOCKED_WAVE, period_s, draw.uniform(0, period_s)) for _ in range(_PHASES)]
-    return (*others, *locked)
+    return (
+        *(_wave(WAVE, part * period_s, 0.0) for part in (1 / 2, 2 / 3, 3 / 2)),
+        *(_wave(LOCKED_WAVE, period_s, draw.uniform(0, period_s)) for _ in range(_PHASES)),
+    )
 
 
 def _wave(name: str, period_s: float, first_s: float) -> LoadStage:
@@ -297,9 +298,9 @@ def recorded_sensor(gpu_model: str | None = None) -> tuple[SensorRecord, Trace]:
     named = gpu_model and named_model(gpu_model, models)
     of_model = next((r for r in records if named in (None, r.gpu_model)), None)
     if of_model is None:
-        of = f" of {gpu_model}" if models else ""
         raise InputError(
-            f"no recording of a power sensor{of} comes with advisor",
+            f"no recording of a power sensor{f' of {gpu_model}' if models else ''} comes with "
+            "advisor",
             fix=f"give --gpu-model one of {listed(models)}"
             if models
             else "measure a card with `advisor power sensor`, or give a recording with --trace",
@@ -419,15 +420,16 @@ def burst_poll(source: TelemetrySource, clock: Callable[[], float] = time.monoto
 
 def _power(uuid: str) -> _Poll:
     device, changes = nvml.call("nvmlDeviceGetHandleByUUID", uuid), ChangedReadings()
-    fields = list(_FIELDS.values())
 
     def poll(time_s: float) -> list[list[Any]]:
-        answers: list[Any] = nvml.reading("nvmlDeviceGetFieldValues", device, fields) or []
+        answers: list[Any] = (
+            nvml.reading("nvmlDeviceGetFieldValues", device, [*_FIELDS.values()]) or []
+        )
         lines: list[list[Any]] = []
         for name, answer in zip(_FIELDS, answers, strict=bool(answers)):
-            power_mw = nvml.milliwatts(*_FIELDS[name], answer)
-            power_w = power_mw / 1000 if power_mw else None  # no running GPU draws 0
-            lines += changes.lines(name, time_s, power_w, answer.timestamp or None)
+            power_w = (nvml.milliwatts(*_FIELDS[name], answer) or 0) / 1000
+            # No running GPU draws 0.
+            lines += changes.lines(name, time_s, power_w or None, answer.timestamp or None)
         return lines
 
     return poll
@@ -502,10 +504,9 @@ class Poller:
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(2.0)
         self._errors.seek(0)
-        lines = self._errors.read().decode(errors="replace").split("\n")
-        last = next((line.strip() for line in reversed(lines) if line.strip()), "")
+        lines = self._errors.read().decode(errors="replace").rstrip().split("\n")
         return SourceError(
-            f"the sensors cannot be recorded: {last or 'nothing says why'}",
+            f"the sensors cannot be recorded: {lines[-1].strip() or 'nothing says why'}",
             why="the process that polls them ended",
             fix="look at `nvidia-smi` and `dmesg`, then try again",
         )
@@ -601,15 +602,18 @@ def record(
         more: Stages after those of the record.
     """
     with open_worker(settings, place, "power-sensor", "power_load.py", ready=WorkerReady) as worker:
-        header = TraceHeader(
-            gpu_model=worker.gpu.model,
-            gpu_uuid=worker.gpu.uuid,
-            driver=worker.gpu.driver or "",
-            started_at=Clock().utc(),
-            epoch_s=time.time() - time.monotonic(),
+        gpu = worker.gpu
+        begin_trace(
+            file,
+            TraceHeader(
+                gpu_model=gpu.model,
+                gpu_uuid=gpu.uuid,
+                driver=gpu.driver or "",
+                started_at=Clock().utc(),
+                epoch_s=time.time() - time.monotonic(),
+            ),
         )
-        begin_trace(file, header)
-        with recorders(worker.gpu.uuid, file, settings.environment) as watching:
+        with recorders(gpu.uuid, file, settings.environment) as watching:
 
             def run(stages: Sequence[LoadStage]) -> None:
                 left_s = sum(stage.length_s for stage in stages)
@@ -628,7 +632,7 @@ def record(
             if period is None or period.period_s > LONGEST_PERIOD_S:
                 rate_text = "hardly ever" if period is None else f"every {period.period_s:.2f} s"
                 raise SourceError(
-                    f"the power of {worker.gpu.model} is not read often enough: {rate_text}",
+                    f"the power of {gpu.model} is not read often enough: {rate_text}",
                     why=f"waves need a channel that changes every {LONGEST_PERIOD_S:g} s or more "
                     "often",
                     fix=f"the recording so far is in {file}",
@@ -808,8 +812,6 @@ class _Sample:
 
 
 def _sample_of(readings: ReadingSeries, levels: Sequence[_LevelTimes]) -> _Sample:
-    """Readings of a load of these levels."""
-
     def parts(place: _Place) -> Floats:
         return window_parts(levels, place.ends_s(readings.times_s), place.window_s, place.response)
 
@@ -868,7 +870,7 @@ def _down(sample: _Sample, best: _WindowFit, step_s: float) -> _WindowFit:
             for window, delay, tick, clock in (*_MOVES, *(_CLOCK_MOVES if place.clock_s else ()))
         ]
         # A reading is never of what comes later.
-        tried = [at(sample, place) for place in places if place.window_s > 0 <= place.delay_s]
+        tried = (at(sample, place) for place in places if place.window_s > 0 <= place.delay_s)
         lower = min(tried, key=lambda fit: fit.cost, default=best)
         if lower.cost >= best.cost:
             return best
@@ -894,8 +896,7 @@ def _with_clock(sample: _Sample, fit: _WindowFit) -> _WindowFit:
     )
     # Where the load changed lately a reading tells its delay.
     telling = np.ptp(levels, axis=0) > 0.5 * np.ptp(fit.levels_w)
-    wanted_s = delays_s[np.abs(levels - sample.values).argmin(axis=0)]
-    ends_s = (sample.times_s - wanted_s)[telling]
+    ends_s = (sample.times_s - delays_s[np.abs(levels - sample.values).argmin(axis=0)])[telling]
     if len(ends_s) < 30:
         return fit
     middle_s = float(np.mean(ends_s))
@@ -962,8 +963,9 @@ def power_channel(trace: Trace, name: str) -> tuple[PowerChannel | None, str]:
     during = readings.between(bursts.begun_s, bursts.ended_s)
     first = period_of(during.times_s)
     if first is None:
-        seen = f"it changed {len(during.values)} times during the bursts"
-        return None, f"{seen}, too rarely to be fitted"
+        return None, (
+            f"it changed {len(during.values)} times during the bursts, too rarely to be fitted"
+        )
     if not first.regular:
         return None, f"only {100 * first.regular_share:.0f} % of its changes keep one period"
     used = readings.between(trace.stages[0].begun_s, bursts.ended_s)
@@ -1045,13 +1047,12 @@ def _why_not(
     errors: tuple[float, float] | None,
 ) -> str:
     later_s, (_, median) = (later or first).period_s, errors or (0.0, 0.0)
-    # 2 % for windows of a second, in which a burst of 9 ms hardly shows.
-    spread_limit_ms = max(2.0, 0.02 * 1000 * place.window_s)
     reasons = {
         f"its period changed from {1000 * first.period_s:.1f} to {1000 * later_s:.1f} ms during "
         "the recording": abs(later_s / first.period_s - 1) > 0.05,
         f"halves of the data give windows that differ by {spread_ms:.1f} ms": (
-            spread_ms > spread_limit_ms
+            # 2 % for windows of a second, in which a burst of 9 ms hardly shows.
+            spread_ms > max(2.0, 0.02 * 1000 * place.window_s)
         ),
         "no square waves were recorded to check it with": errors is None,
         f"half of the square waves' readings are predicted over {100 * median:.1f} % wrong": (

@@ -102,24 +102,34 @@ def _extras() -> Iterator[Finding]:
 def _host(settings: Settings) -> Iterator[Finding]:
     """Cores, variables and store of this host."""
     cores = available_cores()
-    fix = "give it 5 or more: one for advisor, two for each job"
-    yield _ok_if(len(cores) >= 5, "cores", f"{len(cores)} CPU cores", fix)
+    yield _ok_if(
+        len(cores) >= 5,
+        "cores",
+        f"{len(cores)} CPU cores",
+        "give it 5 or more: one for advisor, two for each job",
+    )
     speeds = core_speeds(cores)
     slowest = min(speeds, key=lambda core: speeds[core])
     part = speeds[slowest] / max(speeds.values())
-    text = f"the slowest core ({slowest}) does {100 * part:.0f} % of the fastest"
-    fix = "something else uses the host's cores: measure launch-bound jobs when it is gone"
-    # A slower core is disturbed, and changes the rate of a launch-bound job by as much.
-    yield _ok_if(part >= 0.85, "core-speed", text, fix)
+    yield _ok_if(
+        # A slower core is disturbed, and changes the rate of a launch-bound job by as much.
+        part >= 0.85,
+        "core-speed",
+        f"the slowest core ({slowest}) does {100 * part:.0f} % of the fastest",
+        "something else uses the host's cores: measure launch-bound jobs when it is gone",
+    )
     before_s, begun_s = cpu_steal_s(), time.monotonic()
     time.sleep(0.5)
     share = (cpu_steal_s() - before_s) / (time.monotonic() - begun_s) / (os.cpu_count() or 1)
     text = f"{100 * share:.1f} % of CPU time taken by other guests"
     yield _ok_if(share < 0.01, "cpu-steal", text, "measure on a host that is not overbooked")
     names = [name for name in LIMIT_VARIABLES if name in settings.environment]
-    text = f"{', '.join(names)} set" if names else "no variable limits jobs from outside"
-    fix = "advisor sets them for each job itself; unset them to avoid surprises"
-    yield _ok_if(not names, "environment", text, fix)
+    yield _ok_if(
+        not names,
+        "environment",
+        f"{', '.join(names)} set" if names else "no variable limits jobs from outside",
+        "advisor sets them for each job itself; unset them to avoid surprises",
+    )
     yield from _caught("store", _store(settings))
 
 
@@ -254,8 +264,12 @@ def _telemetry(_name: str, gpu: Gpu, _settings: Settings) -> Iterator[Finding]:
     if window.counters.sm_active_percent is not None:
         yield Finding(name, "ok", "SM, memory and PCIe counters (NVML GPM)")
         return
-    text = "NVML gives no counters (GPM needs Hopper or newer, and the permission)"
-    yield Finding(name, "warning", text, "run dcgm-exporter and use --source dcgm")
+    yield Finding(
+        name,
+        "warning",
+        "NVML gives no counters (GPM needs Hopper or newer, and the permission)",
+        "run dcgm-exporter and use --source dcgm",
+    )
 
 
 _ROUNDS = 2000

@@ -206,14 +206,13 @@ def _pair_result(
         return PairResult(pair, len(points))
     chosen = best(limited, OBJECTIVES[DEFAULT_OBJECTIVE])
     same_card = [(c, p) for c, p in candidates if p.gpu_uuid == limited[chosen].gpu_uuid]
-    equal = [c.result.energy_saved for c, _ in same_card if c.split == EQUAL]
     return PairResult(
         pair,
         len(points),
         limited[chosen],
         (chosen.result.speeds[0], chosen.result.speeds[1]),
         chosen.result.energy_saved,
-        _mean(equal),
+        _mean([c.result.energy_saved for c, _ in same_card if c.split == EQUAL]),
         _mean([c.result.energy_saved for c, p in same_card if p.mode == "uncapped"]),
     )
 

@@ -43,7 +43,6 @@ from advisor.core.telemetry import (
     POWER_MEMORY,
     POWER_SPREAD,
     TEMPERATURE_GPU,
-    Channel,
     Readings,
     TelemetrySource,
     channels_of,
@@ -598,6 +597,7 @@ class _ReplaySource:
     """
 
     name, gates = REPLAY_SOURCE, ()
+    channels = channels_of((POWER_GPU, ENERGY_GPU, *_COLUMNS))
     interval_s = 0.02
 
     def __init__(
@@ -608,10 +608,6 @@ class _ReplaySource:
         self.power_factor, self.waiting, self._clock = 1.0, False, clock
         self._idle_power_w, self._active_idle_power_w = idle_power_w, active_idle_power_w
         self._energy_j, self._metered_s = 0.0, 0.0
-
-    @property
-    def channels(self) -> tuple[Channel, ...]:
-        return channels_of((POWER_GPU, ENERGY_GPU, *_COLUMNS))
 
     def read(self, names: Collection[str]) -> Readings:
         """From the point that plays; between points only power and energy have values."""
@@ -669,6 +665,7 @@ class ReplayProcess:
 
     def __init__(self, job: Job, share: Share, testbed: "ReplayTestbed", granted: Granted) -> None:
         self.job, self.share, self.granted = job, share, granted
+        self.job_at_share: JobAtShare = job.name, share.percent
         self._testbed = testbed
         self._part: PointPart | None = None
         self._reported = NOTHING
@@ -751,11 +748,6 @@ class ReplayProcess:
         self._answered = self.latencies()
         self._part, self._factor, self._reported = part, factor, reported
         self._since_s = self._testbed.clock.now_s()
-
-    @property
-    def job_at_share(self) -> JobAtShare:
-        """What it is found by."""
-        return self.job.name, self.share.percent
 
     @property
     def _playing_s(self) -> float:

@@ -393,15 +393,20 @@ def fault_of(error: BaseException) -> dict[str, Any]:
     return {"fault": {"memory": memory, "message": f"{type(error).__name__}: {first}"}}
 
 
-def _main() -> None:
-    if sys.argv[1:2] == ["--follow"]:
-        _follow(int(sys.argv[2]))
-        return
+def options(arguments: list[str] | None = None) -> argparse.Namespace:
+    """The command line; `before` is the operation before each run, or None."""
     with_all = parser(__doc__)
     with_all.add_argument("--commands", type=Path, required=True)
     with_all.add_argument("--answers", type=Path, required=True)
     with_all.add_argument("--peer-gpu", default="", help="UUID of a second GPU, for collectives")
-    args = completed(with_all, with_all.parse_args())
+    return completed(with_all, with_all.parse_args(arguments))
+
+
+def _main() -> None:
+    if sys.argv[1:2] == ["--follow"]:
+        _follow(int(sys.argv[2]))
+        return
+    args = options()
     with answering(args.answers) as answers, args.commands.open() as commands:
         serve(_GpuPlayer(args), commands, answers)
 

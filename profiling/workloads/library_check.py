@@ -189,8 +189,7 @@ def wrong_rows(
         tolerance: Bound on the error of a row.
         offset: What the product has on top in each row, already times the vector.
     """
-    inner = dot(right, vector)[..., None, :]
-    error = abs(dot(product, vector) - dot(left, inner) - offset)
+    error = abs(dot(product, vector) - dot(left, dot(right, vector)[..., None, :]) - offset)
     return int((~(error <= tolerance)).sum())
 
 

@@ -139,8 +139,11 @@ def _build(args: argparse.Namespace) -> harness.Work:
 
 def build_model(args: argparse.Namespace) -> tuple[_Llama, _Shape]:
     """The network with room for `--batch` sequences of `--size` tokens."""
-    tiny = _Shape(width=32, layers=2, heads=4, kv_heads=2, hidden=64, vocabulary=256)
-    shape = tiny if args.tiny else _Shape()
+    shape = (
+        _Shape(width=32, layers=2, heads=4, kv_heads=2, hidden=64, vocabulary=256)
+        if args.tiny
+        else _Shape()
+    )
     default = torch.get_default_dtype()
     torch.set_default_dtype(harness.torch_type(args.dtype or "bf16"))
     model = _Llama(shape, args.batch, args.size).eval()

@@ -15,9 +15,9 @@ change its clock. A CUDA graph of one such pair takes about 0.1 ms, so that is h
 import argparse
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from harness import torch
 from kernel_power import answering, graph_of, say
@@ -71,19 +71,14 @@ def run_stage(
     for start_s, end_s in stage["on"]:
         _wait_until(begun_s + start_s, now, sleep)
         first_s = now()
-        # A late start must not make the load longer.
-        write({"line": ["on", first_s, _busy(first_s + end_s - start_s, load, now)]})
+        # A late start must not make the load longer, which ends as nearly as whole units allow.
+        stop_s, left = first_s + end_s - start_s, 1
+        while (now_s := now()) < stop_s and left:
+            left = round((stop_s - now_s) / load.unit_s)
+            load.run(min(left, _MANY))
+        write({"line": ["on", first_s, now_s]})
     _wait_until(begun_s + stage["length_s"], now, sleep)
     write({"done": stage["name"]})
-
-
-def _busy(end_s: float, load: Any, now: Callable[[], float]) -> float:
-    """Run the load until then, as nearly as whole units allow; the time when it ended."""
-    left = 1
-    while (now_s := now()) < end_s and left:
-        left = round((end_s - now_s) / load.unit_s)
-        load.run(min(left, _MANY))
-    return now_s
 
 
 def _wait_until(time_s: float, now: Callable[[], float], sleep: Callable[[float], None]) -> None:
@@ -93,13 +88,17 @@ def _wait_until(time_s: float, now: Callable[[], float], sleep: Callable[[float]
             sleep(left_s - _SPIN_S)
 
 
+def serve(load: Any, commands: Iterable[str], answers: TextIO) -> None:
+    """Do each stage until there are no more."""
+    say(answers, {"ready": {}})
+    for line in commands:
+        run_stage(json.loads(line), load, lambda said: say(answers, said))
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--commands", type=Path, required=True)
     parser.add_argument("--answers", type=Path, required=True)
     args = parser.parse_args()
     with answering(args.answers) as answers, args.commands.open() as commands:
-        load = _Load()
-        say(answers, {"ready": {}})
-        for line in commands:
-            run_stage(json.loads(line), load, lambda said: say(answers, said))
+        serve(_Load(), commands, answers)

@@ -99,10 +99,9 @@ def _rows(rows: int, *shape: int) -> torch.Tensor:
 
 
 def _mlp(*widths: int) -> nn.Sequential:
-    layers = (
-        layer for pair in itertools.pairwise(widths) for layer in (nn.Linear(*pair), nn.ReLU())
-    )
-    return nn.Sequential(*layers)[:-1]
+    return nn.Sequential(
+        *(layer for pair in itertools.pairwise(widths) for layer in (nn.Linear(*pair), nn.ReLU()))
+    )[:-1]
 
 
 LOADS = {
@@ -327,7 +326,7 @@ def _rate(text: str) -> float:
     return rate
 
 
-def _main() -> None:
+if __name__ == "__main__":
     parser = harness.parser(__doc__, LOADS)
     parser.add_argument("--rate", type=_rate, help="requests per second that arrive on average")
     parser.add_argument("--capacity", action="store_true", help="print what can be answered")
@@ -339,7 +338,3 @@ def _main() -> None:
         parser.error("give one of --rate, --capacity and --check")
     build = _answers if args.name == "llm" else _passes
     harness.run(build, args, _capacity if args.capacity else _serve)
-
-
-if __name__ == "__main__":
-    _main()

@@ -49,8 +49,7 @@ def _fft(args: argparse.Namespace) -> harness.Work:
 
 def _embedding(args: argparse.Namespace) -> harness.Work:
     """Sums of 32 random rows of a table in GPU memory, new rows each time; progress is bags."""
-    dtype = harness.torch_type(args.dtype or "fp32")
-    table = torch.randn(args.size, EMBEDDING_WIDTH, dtype=dtype)
+    table = torch.randn(args.size, EMBEDDING_WIDTH, dtype=harness.torch_type(args.dtype or "fp32"))
     rows = torch.empty(args.batch, LOOKUPS_PER_BAG, dtype=torch.int64)
 
     return _work(

@@ -193,7 +193,7 @@ def test_a_job_of_two_gpus_gets_a_neighbour_on_each(tmp_path: Path) -> None:
             InputError, "ranks", "triad", *wrong, *given
         )
     done = CliRunner().invoke(app, ["place", "ranks", "triad:2", "--gpus", "3", *given])
-    assert "ranks holds 2 GPUs, which is not possible here yet" in str(done.exception)
+    assert "ranks holds 2 GPUs, and here only jobs of one GPU can be used" in str(done.exception)
 
 
 # `advisor recommend` as a person and a program call it.

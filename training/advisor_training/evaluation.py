@@ -11,7 +11,6 @@ from types import MappingProxyType
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from advisor.core.objectives import (
@@ -44,7 +43,6 @@ from advisor_training.learners import (
     Fitted,
     HeldOut,
     Learner,
-    Mask,
     OnFold,
     Regressors,
     extra_trees,
@@ -54,7 +52,7 @@ from advisor_training.learners import (
     leave_out,
     paper_learner,
 )
-from advisor_training.rows import Data, Rows, flat
+from advisor_training.rows import Data, Mask, Rows, flat
 from advisor_training.scoring import (
     COVERAGE,
     QUESTIONS,
@@ -469,7 +467,6 @@ def run_evaluation(data: Data, *, quick: bool, watch: OnProgress) -> Evaluation:
     }
     ours = results[BY_WORKLOAD, OURS]
     chosen = {name: ours.choices(data, name) for name in HEADLINE}
-    held_out = ours.held_out
     gpus = [] if quick else list(leave_gpus_out(data, progress(OTHER_GPU, OURS)))
     bounds = zip(data.measurements, data.with_launch_bound(), strict=True)
     return Evaluation(
@@ -495,7 +492,7 @@ def run_evaluation(data: Data, *, quick: bool, watch: OnProgress) -> Evaluation:
         wanted_coverage=COVERAGE,
         coverage=calibrate(data.rows, results[strictest(data.rows), OURS].held_out).held,
         training_s={name: t.training_s for (p, name), t in results.items() if p == BY_WORKLOAD},
-        jobs=by_job(data, held_out, chosen),
+        jobs=by_job(data, ours.held_out, chosen),
         gpus=tuple(figures for figures, _ in gpus),
         gpu_curve=tuple(point for _, points in gpus for point in points),
         limits=tuple(
@@ -506,7 +503,7 @@ def run_evaluation(data: Data, *, quick: bool, watch: OnProgress) -> Evaluation:
         ),
         seeds=() if quick else tuple(_seeds(data, ours, progress(OTHER_SEEDS, OURS))),
         chosen={name: tuple(of_method) for name, of_method in chosen.items()},
-        compared=compare(data, held_out, (data.rows.kind == "nine")[held_out.row]),
+        compared=compare(data, ours.held_out, (data.rows.kind == "nine")[ours.held_out.row]),
     )
 
 
@@ -689,6 +686,6 @@ def evaluate_local(predictor: ModelPredictor, data: Data) -> dict[str, Any]:
     }
 
 
-def _within(intervals: Iterable[Interval], measured: Floats) -> npt.NDArray[np.bool_]:
+def _within(intervals: Iterable[Interval], measured: Floats) -> Mask:
     bounds = np.array([(interval.low, interval.high) for interval in intervals])
     return (bounds[:, 0] <= measured) & (measured <= bounds[:, 1])

@@ -12,14 +12,7 @@ from typing import Any, Self, TypeAlias, cast
 
 import joblib
 import numpy as np
-import numpy.typing as npt
-from sklearn import base, utils
-from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.ensemble import ExtraTreesRegressor
-from sklearn.linear_model import Ridge
-from sklearn.pipeline import Pipeline
-from sklearn.preprocessing import MinMaxScaler, StandardScaler
-from sklearn.utils import validation
+from sklearn import base, ensemble, linear_model, pipeline, preprocessing, utils
 
 from advisor.core.records import grouped
 from advisor.errors import InputError
@@ -27,7 +20,7 @@ from advisor.predict.predictions import CARD_SPREAD
 from advisor.predict.profiles import Floats, Profile, rounded
 from advisor_models.model_predictor import MEMORY_POWER, POWER, SPEED, Head
 from advisor_models.registry import UNCAPPED
-from advisor_training.rows import Names, Rows, flat
+from advisor_training.rows import Mask, Names, Numbers, Rows, flat
 
 TREES = 60
 """A hundred reach the same fraction of the oracle, within what another seed changes, and take
@@ -38,9 +31,8 @@ PART_OF_FEATURES = 0.5
 SEED = 0
 
 
-_BASE, _UTILS, _VALIDATION = cast("Any", base), cast("Any", utils), cast("Any", validation)
 # They have no types.
-_JOBLIB = cast("Any", joblib)
+_BASE, _UTILS, _JOBLIB = (cast("Any", module) for module in (base, utils, joblib))
 
 # Trees learn from features that are missing; another regressor refuses them by itself.
 _TAKES: Mapping[str, Any] = {"dtype": np.float64, "ensure_all_finite": "allow-nan"}
@@ -51,7 +43,7 @@ def extra_trees(seed: int = SEED) -> Any:
 
     One thread: several fit no faster at this size, and add up the trees in any order.
     """
-    return ExtraTreesRegressor(
+    return ensemble.ExtraTreesRegressor(
         TREES,
         min_samples_leaf=LEAST_IN_LEAF,
         max_features=PART_OF_FEATURES,
@@ -59,7 +51,7 @@ def extra_trees(seed: int = SEED) -> Any:
     )
 
 
-class PriorRegressor(RegressorMixin, BaseEstimator):
+class PriorRegressor(base.RegressorMixin, base.BaseEstimator):
     """A quantity above 0, learned as the logarithm of what was measured over its prior.
 
     Logarithms, since errors count relative to the value. They and the weights are `rounded`, so
@@ -77,7 +69,7 @@ class PriorRegressor(RegressorMixin, BaseEstimator):
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:  # noqa: N803
         """Learn from rows of X, shape (n, columns), and y above 0, shape (n,)."""
-        given, y = _VALIDATION.validate_data(self, X, y, y_numeric=True, **_TAKES)
+        given, y = _UTILS.validation.validate_data(self, X, y, y_numeric=True, **_TAKES)
         prior, features = self._parts(given)
         if not (np.all(y > 0) and np.all(prior > 0)):
             raise ValueError("y and its prior must be above 0: logarithms of them are learned")
@@ -93,8 +85,10 @@ class PriorRegressor(RegressorMixin, BaseEstimator):
 
     def predict(self, X: Any) -> Floats:  # noqa: N803
         """What is expected, in the unit of y, shape (n,)."""
-        _VALIDATION.check_is_fitted(self)
-        prior, features = self._parts(_VALIDATION.validate_data(self, X, reset=False, **_TAKES))
+        _UTILS.validation.check_is_fitted(self)
+        prior, features = self._parts(
+            _UTILS.validation.validate_data(self, X, reset=False, **_TAKES)
+        )
         return np.exp(self.regressor_.predict(features)) * prior
 
     def __sklearn_tags__(self) -> Any:
@@ -157,7 +151,7 @@ class HeadLearner:
     card_spread: float = 0.0
     single_gpu_widening: float = 2.0
 
-    def is_measured(self, rows: Rows) -> npt.NDArray[np.bool_]:
+    def is_measured(self, rows: Rows) -> Mask:
         """In which rows it was measured; shape (n,)."""
         return np.logical_and.reduce(np.isfinite(self.measured(rows)), axis=1)
 
@@ -273,9 +267,7 @@ def fit(
     return Regressors({learner.head.name: _fitted(make(), rows, learner) for learner in learners})
 
 
-def learned_from(
-    learner: HeadLearner, rows: Rows
-) -> tuple[Floats, Floats, Floats, npt.NDArray[np.int64]]:
+def learned_from(learner: HeadLearner, rows: Rows) -> tuple[Floats, Floats, Floats, Numbers]:
     """Those m parts of rows that tell what the head learns, all of the first part first.
 
     Returns:
@@ -317,7 +309,13 @@ LEARNERS: Mapping[str, Learner] = MappingProxyType(
     {
         "extra-trees": lambda rows: fit(extra_trees, rows),
         "linear": lambda rows: fit(
-            lambda: Pipeline([("scale", StandardScaler()), ("ridge", Ridge(alpha=10.0))]), rows
+            lambda: pipeline.Pipeline(
+                [
+                    ("scale", preprocessing.StandardScaler()),
+                    ("ridge", linear_model.Ridge(alpha=10.0)),
+                ]
+            ),
+            rows,
         ),
         "physical": physical,
     }
@@ -341,8 +339,11 @@ def paper_learner(profiles: Mapping[tuple[str, str], Profile]) -> Learner:
     """
 
     def trees() -> Any:
-        return Pipeline(
-            [("scale", MinMaxScaler()), ("trees", ExtraTreesRegressor(random_state=SEED))]
+        return pipeline.Pipeline(
+            [
+                ("scale", preprocessing.MinMaxScaler()),
+                ("trees", ensemble.ExtraTreesRegressor(random_state=SEED)),
+            ]
         )
 
     def learn(rows: Rows) -> Fitted:
@@ -404,8 +405,6 @@ def _per_job(
 OnFold: TypeAlias = Callable[[str, int, int], None]
 """Takes what is left out, how many folds are done, and how many there are."""
 
-Mask: TypeAlias = npt.NDArray[np.bool_]
-
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class HeldOut(Predicted):
@@ -421,11 +420,8 @@ class HeldOut(Predicted):
     """
 
     left_out: Names
-    row: npt.NDArray[np.int64]
+    row: Numbers
     tested: Mask
-
-    def __len__(self) -> int:
-        return len(self.row)
 
     def by_measurement(self, rows: Rows, which: Mask) -> list[tuple[tuple[str, int], list[int]]]:
         """Places of the answers about rows of a mask, for each (left out, measurement), sorted."""
@@ -435,7 +431,7 @@ class HeldOut(Predicted):
         keys: dict[int, tuple[str, int]] = dict(zip(places.tolist(), of_answers, strict=True))
         return sorted(grouped(keys, keys.__getitem__).items())
 
-    def take(self, which: Mask | npt.NDArray[np.int64]) -> "HeldOut":
+    def take(self, which: Mask | Numbers) -> "HeldOut":
         """Some of the answers: by a mask of shape (n,), or by their numbers in any order."""
         return HeldOut(
             left_out=self.left_out[which],
@@ -510,7 +506,7 @@ def leave_job_out(
     return leave_out(rows, learner, draws, progress, wanted)
 
 
-def _folds(groups: npt.NDArray[Any]) -> list[Draw]:
+def _folds(groups: Names) -> list[Draw]:
     """Each group of rows, learned from the other groups; `groups` has that of each row."""
     return [Draw(str(group), groups != group, groups == group) for group in np.unique(groups)]
 

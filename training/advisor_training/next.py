@@ -16,8 +16,6 @@ from advisor.core.wording import count_of
 from advisor.predict.profiles import ACTIVITY, Floats, Profile
 from advisor_training.rows import make_data
 
-PairNames: TypeAlias = tuple[str, str]
-
 Use: TypeAlias = tuple[float, ...]
 """What a job uses of the whole GPU, in parts of what there is; NaN where it is not known."""
 
@@ -37,7 +35,7 @@ class OpenPair:
         uses: What each job uses of the GPU alone.
     """
 
-    jobs: PairNames
+    jobs: tuple[str, str]
     minutes: float
     uses: PairUse
     requests: int = 0
@@ -137,10 +135,10 @@ class MeasuredSoFar:
     gpu_model: str
     jobs: Collection[str]
     profiles: Mapping[str, Profile]
-    measured: Collection[PairNames]
+    measured: Collection[tuple[str, str]]
     learned: Sequence[PairUse]
     pairs_of: Mapping[str, int]
-    requests: Mapping[PairNames, int]
+    requests: Mapping[tuple[str, str], int]
     checked: bool
     drifting: Collection[str] = ()
 
@@ -249,9 +247,8 @@ def _checks_and_profiles(so_far: MeasuredSoFar) -> Iterator[NextStep]:
     if not so_far.checked:
         why = f"no check of SM counts was run on {so_far.gpu_model}"
         yield NextStep(kind="check", jobs=(), why=why, minutes=_CHECK_MINUTES)
-    requests: Counter[str] = Counter()
-    for jobs, count in so_far.requests.items():
-        requests.update(dict.fromkeys(jobs, count))
+    each = (Counter(dict.fromkeys(jobs, count)) for jobs, count in so_far.requests.items())
+    requests = sum(each, Counter[str]())
     lacking = [job for job in so_far.jobs if job in so_far.drifting or job not in so_far.profiles]
     for job in sorted(lacking, key=lambda job: (-requests[job], job)):
         drifts = job in so_far.profiles

@@ -212,10 +212,6 @@ def _families(jobs: Iterable[tuple[str, str]]) -> Any:
     return np.array([[re.findall("[a-z]*", job.lower())[0] for job in pair] for pair in jobs])
 
 
-def _twice(jobs: Iterable[str]) -> Any:
-    return _families((job, job) for job in jobs)
-
-
 def _job(active: float, share: float = WHOLE, **fields: Any) -> Profile:
     # A job that does 1 a second alone, at its limit or without; SM activity may be unread.
     shares = np.array(sorted({share, WHOLE}))
@@ -234,29 +230,31 @@ def _rows(text: str) -> Iterator[dict[str, str]]:
     return csv.DictReader(text.splitlines())
 
 
-def _columns(rows: Any) -> list[Floats]:
-    return [*np.array(rows, dtype=np.float64).T]
+def _columns(rows: Iterable[tuple[Any, ...]]) -> tuple[Any, list[Floats]]:
+    # Families of the two jobs that each row begins with, and its numbers column by column.
+    pairs, *numbers = zip(*rows, strict=True)
+    return _families(pairs), [np.array(column, dtype=np.float64) for column in numbers]
 
 
 def _of_parvagpu(text: str) -> Iterator[PublicFigures]:
     # Activity is what a model does for each 1 that the GPU does at its best slice.
-    rows, models = list[tuple[float, ...]](), list[str]()
+    rows = list[tuple[Any, ...]]()
     for (model, batch), its in grouped(_rows(text), lambda r: (r["model"], r["batch"])).items():
         by_part = {(int(r["slice"]), int(r["copies"])): float(r["rate"]) for r in its}
         best = max(rate * _PARTS / part for (part, n), rate in by_part.items() if n == 1)
         for (part, n), rate in by_part.items():
             if part == _PARTS and n > 1 and (whole := by_part.get((_PARTS, 1))):
                 said = _said([_job(whole / best)] * n, without_limits("uncapped", n)).parts[0]
-                rows.append((rate / whole, said.speed.value, n, min(n, best / whole), float(batch)))
-                models.append(model)
-    kept, said, n, most, batch = _columns(rows)
+                most = min(n, best / whole)
+                rows.append(((model,) * 2, rate / whole, said.speed.value, n, most, float(batch)))
+    families, (kept, said, n, most, batch) = _columns(rows)
     yield _figures(
         "A100",
         "rate of 2 to 5 copies",
         kept,
         {SHIPPED: said, "N times one": np.ones(len(kept)), "no gain": 1 / n},
         features=[np.log(most), np.log(n), 1 / n, np.log(batch)],
-        families=_twice(models),
+        families=families,
         learner=_linear,
         bar_percent=3.7,
     )
@@ -311,7 +309,7 @@ def _of_gavel(text: str) -> Iterator[PublicFigures]:
 
 def _of_miso(text: str) -> Iterator[PublicFigures]:
     # Predicted as an audit does, from one window on the whole GPU.
-    rows, jobs = list[tuple[float, ...]](), list[str]()
+    rows = list[tuple[Any, ...]]()
     for (job, _), its in grouped(_rows(text), lambda row: (row["job"], row["batch"])).items():
         by_slice = {int(row["slice"]): row for row in its}
         whole = by_slice.pop(_PARTS)
@@ -333,15 +331,15 @@ def _of_miso(text: str) -> Iterator[PublicFigures]:
         for part, row in by_slice.items():
             kept = float(whole["step_s"]) / float(row["step_s"])
             said = profile.at([WHOLE * part / _PARTS], "rate")["rate"][0]
-            rows.append((kept, said, part / _PARTS, window.part_of_power, *read.values()))
-            jobs.append(job)
-    table, families = np.array(rows), _twice(jobs)
+            numbers = kept, said, part / _PARTS, window.part_of_power, *read.values()
+            rows.append(((job, job), *numbers))
+    families, columns = _columns(rows)
     for what, bar, least in (
         ("speed on 1 to 4 of 7 slices", 17.1, 1),
         ("the same, 3 and 4 of 7", 7.4, 3),
     ):
-        of = table[:, 2] > (least - 0.5) / _PARTS
-        kept, said, *features = _columns(table[of])
+        of = columns[2] > (least - 0.5) / _PARTS
+        kept, said, *features = (column[of] for column in columns)
         rules = {
             "no loss": np.ones(len(kept)),
             "the slice": features[0],
@@ -374,15 +372,14 @@ def _of_zeus(text: str) -> Iterator[PublicFigures]:
         for job, its in grouped(_rows(text), lambda row: tuple(row[key] for key in keys)).items()
     }
     for gpu, bar in (("v100", 5.0), ("a40", 7.2), ("p100", 2.9), ("rtx6000", 5.5)):
-        rows, networks = list[tuple[float, ...]](), list[str]()
+        rows = list[tuple[Any, ...]]()
         most_w = max(max(by_limit) for (card, *_), by_limit in jobs.items() if card == gpu)
         for (_, network, *_), by_limit in (item for item in jobs.items() if item[0][0] == gpu):
             free = by_limit.pop(max(by_limit))
             for limit_w, row in by_limit.items():
                 kept = float(free["epoch_s"]) / float(row["epoch_s"])
-                rows.append((kept, limit_w, float(free["power_w"])))
-                networks.append(network)
-        kept, limit_w, drawn_w = _columns(rows)
+                rows.append(((network, network), kept, limit_w, float(free["power_w"])))
+        families, (kept, limit_w, drawn_w) = _columns(rows)
         yield _figures(
             gpu.upper(),
             "speed under a power limit",
@@ -393,7 +390,7 @@ def _of_zeus(text: str) -> Iterator[PublicFigures]:
                 "min(1, limit / W)": np.minimum(1, limit_w / drawn_w),
             },
             features=[limit_w, drawn_w],
-            families=_twice(networks),
+            families=families,
             learner=_constants(_speed_at),
             bar_percent=bar,
         )
@@ -405,31 +402,29 @@ def _of_igniter(config: str) -> Iterator[PublicFigures]:
     for line in config.splitlines():
         for model, readings in json.loads(line).items():
             tables[model] |= readings
-    rows, models = list[tuple[float, ...]](), list[tuple[str, str]]()
+    rows = list[tuple[Any, ...]]()
     for first_model, other, batch, beside, limit, *took_ms in tables["interference"]["latency"]:
-        pair, alone_ms, active = list[Profile](), list[float](), list[float]()
         split = Split((float(limit), WHOLE - limit))
-        for model, size, share in zip(
-            (first_model, other), (batch, beside), split.shares, strict=True
-        ):
-            took_by_share = {
-                float(at): ms for at, ms in tables[model]["latency"][str(size)].items()
-            }
-            best = max(1 / (at * ms) for at, ms in took_by_share.items() if 20 <= at <= 80)
-            alone_ms.append(took_by_share[share])
-            active.append(1 / (WHOLE * took_by_share[share] * best))
-            pair.append(_job(active[-1], share))
+        both = [
+            {float(at): ms for at, ms in tables[model]["latency"][str(size)].items()}
+            for model, size in ((first_model, batch), (other, beside))
+        ]
+        best = [max(1 / (at * ms) for at, ms in of.items() if 20 <= at <= 80) for of in both]
+        alone_ms = [of[share] for of, share in zip(both, split.shares, strict=True)]
+        active = [1 / (WHOLE * ms * most) for ms, most in zip(alone_ms, best, strict=True)]
+        pair = [*map(_job, active, split.shares)]
         for n, said in enumerate(_said(pair, split).parts):
-            rows.append((alone_ms[n] / took_ms[n], said.speed.value, active[n], active[1 - n]))
-            models.append((first_model, other) if n == 0 else (other, first_model))
-    kept, said, *features = _columns(rows)
+            jobs = (first_model, other) if n == 0 else (other, first_model)
+            kept = alone_ms[n] / took_ms[n]
+            rows.append((jobs, kept, said.speed.value, active[n], active[1 - n]))
+    families, (kept, said, *features) = _columns(rows)
     yield _figures(
         "V100",
         "rate of each of two, at limits",
         kept,
         {SHIPPED: said, "no loss": np.ones(len(kept))},
         features=features,
-        families=_families(models),
+        families=families,
         learner=_linear,
         bar_percent=3.1,
     )
@@ -439,7 +434,7 @@ def _of_lucid(alone: str, together: str) -> Iterator[PublicFigures]:
     # On the card that the simulator of the table names.
     keys = "model", "dataset", "batchsize", "amp"
     busy = {tuple(row[key] for key in keys): float(row["gpu_util"]) / 100 for row in _rows(alone)}
-    rows, models = list[tuple[float, ...]](), list[tuple[str, str]]()
+    rows = list[tuple[Any, ...]]()
     for row in _rows(together):
         usage, other = (busy[tuple(row[f"{key}{n}"] for key in keys)] for n in (1, 2))
         pair = [
@@ -447,11 +442,10 @@ def _of_lucid(alone: str, together: str) -> Iterator[PublicFigures]:
         ]
         first_speed, two = (part.speed.value for part in _said(pair, TIME_SLICED).parts)
         rows += (
-            (float(row["speed1"]), first_speed, usage, other),
-            (float(row["speed2"]), two, other, usage),
+            ((row["model1"], row["model2"]), float(row["speed1"]), first_speed, usage, other),
+            ((row["model2"], row["model1"]), float(row["speed2"]), two, other, usage),
         )
-        models += (row["model1"], row["model2"]), (row["model2"], row["model1"])
-    kept, said, usage, other = _columns(rows)
+    families, (kept, said, usage, other) = _columns(rows)
     unit, rule = np.ones(len(kept)), np.minimum(1, 1 / (usage + other))
     yield _figures(
         "RTX 3090",
@@ -459,7 +453,7 @@ def _of_lucid(alone: str, together: str) -> Iterator[PublicFigures]:
         kept,
         {SHIPPED: said, "no loss": unit, "half each": unit / 2, "min(1, 1 / (u + v))": rule},
         features=[usage, other, usage * other, rule],
-        families=_families(models),
+        families=families,
         learner=_linear,
         bar_percent=7.7,
     )
@@ -495,7 +489,7 @@ def _of_tally(alone: str, together: str) -> Iterator[PublicFigures]:
             )
             said = served.speed.value, trained.speed.value, tail_ms / alone_ms
             figures.append((*kept, came_ms / alone_ms, *said))
-        columns, unit = _columns(figures), np.ones(len(figures))
+        columns, unit = [*np.array(figures).T], np.ones(len(figures))
         of_rates = {"no loss": unit, "half each": unit / 2}
         of_p99 = {"as alone": unit, "twice as alone": 2 * unit}
         for n, (what, rules) in enumerate(
@@ -517,20 +511,19 @@ def _of_ml_energy(text: str) -> Iterator[PublicFigures]:
     on_one = [of for of in json.loads(text)["configurations"] if of["num_gpus"] == 1]
     engines = grouped(on_one, lambda of: (of["gpu_model"], of["nickname"]))
     for gpu, bar in (("H100", 4.0), ("B200", 15.5)):
-        rows, models = list[tuple[float, ...]](), list[str]()
+        rows = list[tuple[Any, ...]]()
         for (_, model), its in (item for item in engines.items() if item[0][0] == gpu):
             readings = [(of["max_num_seqs"], of["avg_power_watts"]) for of in its]
             most, most_w = max(readings)
-            rows += [(w / most_w, n / most, most_w) for n, w in readings if n != most]
-            models += [model] * (len(readings) - 1)
-        kept, part, most_w = _columns(rows)
+            rows += [((model,) * 2, w / most_w, n / most, most_w) for n, w in readings if n != most]
+        families, (kept, part, most_w) = _columns(rows)
         yield _figures(
             gpu,
             "watts of an engine at a batch",
             kept,
             {"as at the largest": np.ones(len(kept)), "in proportion": part},
             features=[part, most_w],
-            families=_twice(models),
+            families=families,
             learner=_constants(_watts_at),
             bar_percent=bar,
         )

@@ -156,21 +156,19 @@ def _scatter(name: str, caption: str, what: str, expected: Floats, measured: Flo
     that no other figure of the page has them.
     """
     rc_context, canvas_of = _matplotlib()
-    with rc_context({"svg.fonttype": "none", "svg.hashsalt": "advisor", "font.size": 8.5}):
+    style = {
+        **{"svg.fonttype": "none", "svg.hashsalt": "advisor", "font.size": 8.5},
+        **{"axes.facecolor": "none", "axes.edgecolor": _FAINT},
+        **dict.fromkeys(("axes.grid", "axes.spines.top", "axes.spines.right"), False),
+        **dict.fromkeys(("axes.labelcolor", "xtick.color", "ytick.color"), _INK),
+    }
+    with rc_context(style):
         canvas = canvas_of(figsize=(4.6, 3.68), layout="constrained")
-        axes = canvas.add_subplot()
-        axes.patch.set_alpha(0)
-        axes.tick_params(colors=_INK)
-        axes.grid(visible=False)
-        for place, side in axes.spines.items():
-            side.set_color(_FAINT)
-            side.set_visible(place in ("left", "bottom"))
+        axes = canvas.add_subplot(xlabel=f"measured {what}", ylabel=f"predicted {what}")
         both = np.concatenate([measured, expected])
         ends = [float(both.min()), float(both.max())]
         axes.plot(ends, ends, color=_INK, linewidth=0.8)
         axes.scatter(measured, expected, s=5, color=_BLUE, alpha=0.45, linewidths=0)
-        axes.set_xlabel(f"measured {what}", color=_INK)
-        axes.set_ylabel(f"predicted {what}", color=_INK)
         sink = io.StringIO()
         canvas.savefig(sink, format="svg", transparent=True, metadata={"Date": None})
     svg = sink.getvalue()

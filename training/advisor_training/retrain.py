@@ -69,9 +69,10 @@ from advisor_models.registry import (
     read_artefact,
     write_artefact,
 )
-from advisor_training.learners import LEARNERS, HeldOut, Mask, OnFold, leave_job_out
+from advisor_training.learners import LEARNERS, HeldOut, OnFold, leave_job_out
 from advisor_training.rows import (
     LeftOut,
+    Mask,
     PointSet,
     Rows,
     job_classes,
@@ -216,15 +217,13 @@ class _Refused:
 
 
 @dataclass(frozen=True, slots=True)
-class RefusedPoints:
-    """All points that were left out for one reason.
+class RefusedPoints(LeftOut):
+    """All points that were left out for one of the `REASONS`.
 
     Attributes:
         example: Why the first of them was.
     """
 
-    reason: _Reason
-    points: int
     example: str
     point_ids: tuple[str, ...]
 
@@ -484,8 +483,7 @@ def _regret(rows: Rows, of_test: HeldOut) -> float:
     return 1 - float(parts[0]) if len(parts) else np.nan
 
 
-FigureName: TypeAlias = Literal["error", "regret"]
-FIGURES: tuple[FigureName, ...] = ("error", "regret")
+_FIGURES: tuple[Literal["error", "regret"], ...] = ("error", "regret")
 
 # Of a group that decides: drawing again from three jobs hardly ever shows another sign.
 _LEAST_JOBS = 4
@@ -511,7 +509,7 @@ class ComparedFigure:
     """
 
     group: str
-    figure: FigureName
+    figure: Literal["error", "regret"]
     tests: int
     jobs: int
     champion_percent: float
@@ -534,10 +532,9 @@ class ComparedFigure:
 
 def compare(
     champion: pd.DataFrame, challenger: pd.DataFrame, groups: Mapping[str, Mask]
-) -> tuple[ComparedFigure, ...]:
+) -> Iterator[ComparedFigure]:
     """Both figures of two `scores` over every group, a mask of their rows, that has some."""
-    compared: list[ComparedFigure] = []
-    for (group, mask), figure in itertools.product(groups.items(), FIGURES):
+    for (group, mask), figure in itertools.product(groups.items(), _FIGURES):
         both = champion[["left_out", "job_a", "job_b"]][mask]
         both = both.assign(champion=champion[figure], challenger=challenger[figure]).dropna()
         if both.empty:
@@ -545,21 +542,18 @@ def compare(
         jobs = both["left_out"].nunique()
         pairs = list(zip(both["job_a"], both["job_b"], strict=True))
         gain = Resamples(pairs).mean((both["champion"] - both["challenger"]).to_numpy())
-        compared.append(
-            ComparedFigure(
-                group=group,
-                figure=figure,
-                tests=len(both),
-                jobs=jobs,
-                champion_percent=rounded_percent(both["champion"].mean()),
-                challenger_percent=rounded_percent(both["challenger"].mean()),
-                gain_percent=rounded_percent(gain.value),
-                low_percent=rounded_percent(gain.low),
-                high_percent=rounded_percent(gain.high),
-                decides=jobs >= _LEAST_JOBS and len(set(pairs)) >= _LEAST_PAIRS,
-            )
+        yield ComparedFigure(
+            group=group,
+            figure=figure,
+            tests=len(both),
+            jobs=jobs,
+            champion_percent=rounded_percent(both["champion"].mean()),
+            challenger_percent=rounded_percent(both["challenger"].mean()),
+            gain_percent=rounded_percent(gain.value),
+            low_percent=rounded_percent(gain.low),
+            high_percent=rounded_percent(gain.high),
+            decides=jobs >= _LEAST_JOBS and len(set(pairs)) >= _LEAST_PAIRS,
         )
-    return tuple(compared)
 
 
 def decide(compared: Sequence[ComparedFigure], news: Sequence[str]) -> tuple[bool, str]:
@@ -573,17 +567,15 @@ def decide(compared: Sequence[ComparedFigure], news: Sequence[str]) -> tuple[boo
         return False, f"worse for {listed(map(_words, worse))}"
     if better := [figure for figure in compared if figure.is_better]:
         return True, f"better for {listed(map(_words, better))}"
-    if news:
-        return True, f"not worse, and has seen {listed(news)}"
-    return True, "not worse, and has learned from newer points"
+    seen = f"seen {listed(news)}" if news else "learned from newer points"
+    return True, f"not worse, and has {seen}"
 
 
 def _words(figure: ComparedFigure) -> str:
-    gain = (
-        f"{abs(figure.gain_percent):.2f} [{figure.low_percent:.2f} "
-        f"{figure.high_percent:.2f}] points"
+    return (
+        f"{figure.group} ({figure.figure} by {abs(figure.gain_percent):.2f} "
+        f"[{figure.low_percent:.2f} {figure.high_percent:.2f}] points)"
     )
-    return f"{figure.group} ({figure.figure} by {gain})"
 
 
 HALF_LIFE_DAYS = 30.0
@@ -648,7 +640,7 @@ def _compare_with(
         **{f"GPU model {name}": models == name for name in np.unique(models)},
         **{f"job class {code}": codes == code for code in np.unique(codes) if code},
     }
-    return compare(scores(rows, of_champion), tests, groups)
+    return tuple(compare(scores(rows, of_champion), tests, groups))
 
 
 _Outcome: TypeAlias = Literal["nothing-new", "promoted", "kept"]
@@ -689,12 +681,10 @@ class RetrainReport:
     def summary(self) -> str:
         """One line for the mail of cron."""
         verdict = f"replaces {self.replaced}" if self.outcome == "promoted" else "stays"
-        line = f"{self.champion} {verdict}: {self.why}; "
-        line += count_of(self.new_points, "new point")
-        if out := sum(of_reason.points for of_reason in self.left_out):
-            reasons = ", ".join(f"{refused.points} {refused.reason}" for refused in self.left_out)
-            line += f", {out} left out: {reasons}"
-        return line
+        line = f"{self.champion} {verdict}: {self.why}; {count_of(self.new_points, 'new point')}"
+        counts = {refused.reason: refused.points for refused in self.left_out}
+        reasons = ", ".join(f"{points} {reason}" for reason, points in counts.items())
+        return f"{line}, {sum(counts.values())} left out: {reasons}" if counts else line
 
 
 @contextmanager

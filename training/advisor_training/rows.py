@@ -23,7 +23,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -440,15 +440,18 @@ def _measurement(
         repeats=tuple(_medians(of_repeat, solos) for _, of_repeat in sorted(repeats.items())),
         observed=point.source == OBSERVED_SOURCE,
     )
-    shared = (split for kind in KINDS for split in measurement.splits[kind].values())
-    fastest = max(speed for result in shared for speed in result.speeds)
+    fastest = max(
+        speed
+        for results in measurement.splits.values()
+        for result in results.values()
+        for speed in result.speeds
+    )
     return DISTURBED if fastest > FASTEST else measurement
 
 
 def _medians(
     points: Iterable[PairPoint], solos: Sequence[SoloReference]
 ) -> dict[Split, SplitResult]:
-    """One result for each split: medians over its points."""
     splits = sorted(grouped(points, split_of).items())
     return {split: _median(of_split, solos) for split, of_split in splits}
 
@@ -468,7 +471,9 @@ def _median(points: Sequence[PairPoint], solos: Sequence[SoloReference]) -> Spli
     )
 
 
-Names = npt.NDArray[np.str_]
+Names: TypeAlias = npt.NDArray[np.str_]
+Mask: TypeAlias = npt.NDArray[np.bool_]
+Numbers: TypeAlias = npt.NDArray[np.int64]
 
 # Kinds of split that are learned from; nine: in steps of 10 or at safe counts.
 _LEARNED_KINDS: tuple[_SplitKind, ...] = ("nine", "uncapped")
@@ -526,11 +531,11 @@ class Rows:
         """Names of all jobs, sorted."""
         return sorted({*self.job_a.tolist(), *self.job_b.tolist()})
 
-    def of(self, job: str) -> npt.NDArray[np.bool_]:
+    def of(self, job: str) -> Mask:
         """Which rows have that job; shape (n,)."""
         return (self.job_a == job) | (self.job_b == job)
 
-    def splits(self, which: npt.NDArray[np.int64]) -> list[Split]:
+    def splits(self, which: Numbers) -> list[Split]:
         """Of some rows by their numbers."""
         columns = self.share_a[which], self.share_b[which], self.kind[which]
         return [
@@ -538,7 +543,7 @@ class Rows:
             for a, b, kind in zip(*(column.tolist() for column in columns), strict=True)
         ]
 
-    def take(self, which: npt.NDArray[np.bool_] | npt.NDArray[np.int64]) -> "Rows":
+    def take(self, which: Mask | Numbers) -> "Rows":
         """Some of the rows: by a mask of shape (n,), or by their numbers in any order."""
         heads = {name: values[which] for name, values in self.heads.items()}
         return Rows({name: values[which] for name, values in self.columns.items()}, heads)
@@ -665,11 +670,11 @@ class Data:
         (first, second), model = measurement.jobs, measurement.gpu_model
         return self.profiles[first, model], self.profiles[second, model]
 
-    def with_launch_bound(self) -> npt.NDArray[np.bool_]:
+    def with_launch_bound(self) -> Mask:
         """Which measurements have a launch-bound job; shape (measurements,)."""
         return np.array([any(map(is_launch_bound, self.profiles_of(m))) for m in self.measurements])
 
-    def at_power_limit(self) -> npt.NDArray[np.bool_]:
+    def at_power_limit(self) -> Mask:
         """Which rows were held back by the power limit, as measured; shape (rows,)."""
         return self.rows.power_w >= NEAR_LIMIT * self.rows.power_limit_w
 
@@ -728,8 +733,10 @@ def active_idle_fill(
         active_idle_above_of(model): active_idle_above_w(of_model, profiles)
         for model, of_model in sorted(grouped(measurements, lambda m: m.gpu_model).items())
     }
-    positive = {name: above_w for name, above_w in of_models.items() if above_w > 0}
-    return {ACTIVE_IDLE_ABOVE: active_idle_above_w(measurements, profiles)} | positive
+    return {
+        ACTIVE_IDLE_ABOVE: active_idle_above_w(measurements, profiles),
+        **{name: above_w for name, above_w in of_models.items() if above_w > 0},
+    }
 
 
 def active_idle_above_w(
@@ -806,9 +813,7 @@ class PointSet:
     sources: tuple[PointsSource, ...] = ()
 
     def __iter__(self) -> Iterator[PairPoint | SoloPoint]:
-        yield from self.pairs
-        yield from self.profiled
-        yield from self.references
+        return iter((*self.pairs, *self.profiled, *self.references))
 
     def __or__(self, more: "PointSet") -> "PointSet":
         """The points of both, each once."""
@@ -996,12 +1001,7 @@ def teach(
         alone = [
             (part, solos.get((part.job, observation.gpu_model), ())) for part in observation.parts
         ]
-        reason = _fault(observation)
-        if not reason and any(_has_changed(*of_part) for of_part in alone):
-            reason = "launches of a job that is not the one that was profiled"
-        if not reason and any(_is_unread(part, observation, its, check) for part, its in alone):
-            reason = "launches at a count that is not safe, whose results were not read"
-        if reason:
+        if reason := _fault(observation, alone, check):
             left_out[reason] += 1
         else:
             taught.append(observation)
@@ -1035,8 +1035,12 @@ def profiles_that_lack(
     return [point for point in others if (point.job, point.gpu_model) in lacking]
 
 
-def _fault(observation: Observation) -> str | None:
-    """Why a launch by itself teaches nothing; None where it does."""
+def _fault(
+    observation: Observation,
+    alone: Sequence[tuple[ObservedPart, Sequence[SoloPoint]]],
+    check: CheckedCounts | None,
+) -> str | None:
+    """Why a launch whose jobs have these points alone teaches nothing; None where it does."""
     parts, is_limited, flags = (
         observation.parts,
         observation.mode in _LIMITED,
@@ -1058,9 +1062,17 @@ def _fault(observation: Observation) -> str | None:
     if fault := next((text for text, is_so in faults.items() if is_so), None):
         return fault
     # Only of a launch without these faults can a point be made.
-    if observation.mode != "uncapped" and not (is_limited and uses_the_gpu(_point(observation))):
-        return "launches time-sliced, over-subscribed, or on too little of the GPU"
-    return None
+    is_used = observation.mode == "uncapped" or (is_limited and uses_the_gpu(_point(observation)))
+    faults = {
+        "launches time-sliced, over-subscribed, or on too little of the GPU": not is_used,
+        "launches of a job that is not the one that was profiled": any(
+            _has_changed(*of_part) for of_part in alone
+        ),
+        "launches at a count that is not safe, whose results were not read": any(
+            _is_unread(part, observation, its, check) for part, its in alone
+        ),
+    }
+    return next((text for text, is_so in faults.items() if is_so), None)
 
 
 def _settled_s(observation: Observation) -> float:
@@ -1091,10 +1103,12 @@ def _is_unread(
 
 
 def _origin(observation: Observation) -> dict[str, Any]:
-    names = ("gpu_model", "gpu_uuid", "units_total", "mode", "power_limit_w", "started_at")
     same = {
         name: getattr(observation, name)
-        for name in (*names, "driver", "host", "tool_version", "written_by")
+        for name in (
+            *("gpu_model", "gpu_uuid", "units_total", "mode", "power_limit_w", "started_at"),
+            *("driver", "host", "tool_version", "written_by"),
+        )
     }
     # Of the card: the same pair at the same split is one row, however often it is launched.
     return {**same, "run": f"launches on {observation.gpu_uuid}", "source": OBSERVED_SOURCE}
@@ -1180,8 +1194,7 @@ def load_dataset(
     """
     if isinstance(which, str) and which not in _NAMED and not Path(which).suffix:
         raise InputError(f"no data set {which}", fix=f"{', '.join(_NAMED)}, or a file of points")
-    read_named = _NAMED.get(str(which))
-    points = read_named() if read_named else read_points(Path(which))
+    points = _NAMED[str(which)]() if str(which) in _NAMED else read_points(Path(which))
     are_together = relative and any(isinstance(point, PairPoint) for point in points)
     solos = grouped(whole_gpu(_alone_of(solo)), lambda point: point.job) if are_together else None
     return frame(_frame_row(point, solos) for point in points)
@@ -1203,18 +1216,15 @@ def _frame_row(point: Record, solos: Mapping[str, Sequence[SoloPoint]] | None) -
 def _relative(
     point: PairPoint, solos: Mapping[str, Sequence[SoloPoint]]
 ) -> Iterator[tuple[str, Any]]:
-    parts: list[PartResult] = []
-    for number, (part, solo) in enumerate(
-        zip(point.parts, _references_of(point, solos), strict=True), start=1
-    ):
+    references = _references_of(point, solos)
+    results = [
+        PartResult(part.rate, solo.rate, solo.power_w) if solo and part.rate is not None else None
+        for part, solo in zip(point.parts, references, strict=True)
+    ]
+    for number, (result, solo) in enumerate(zip(results, references, strict=True), start=1):
         yield flat_name("solo_rate", number), solo and solo.rate
         yield flat_name("solo_power_w", number), solo and solo.power_w
-        speed = None
-        if part.rate is not None and solo is not None:
-            parts.append(PartResult(part.rate, solo.rate, solo.power_w))
-            speed = parts[-1].speed
-        yield flat_name("speed", number), speed
-    saved = None
-    if point.power_w and len(parts) == len(point.parts):
-        saved = SplitResult(tuple(parts), point.power_w).energy_saved
-    yield "energy_saved", saved
+        yield flat_name("speed", number), result and result.speed
+    known, power_w = tuple(filter(None, results)), point.power_w
+    shared = SplitResult(known, power_w) if power_w and len(known) == len(results) else None
+    yield "energy_saved", shared and shared.energy_saved

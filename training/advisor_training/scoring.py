@@ -46,7 +46,6 @@ from types import MappingProxyType
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from advisor.core.gpu import EQUAL, Split, best_within_tie
 from advisor.core.objectives import (
@@ -99,15 +98,16 @@ from advisor_training.learners import (
     HeadLearner,
     HeldOut,
     Learner,
-    Mask,
     has_other_runs,
     leave_out,
 )
 from advisor_training.rows import (
     BASELINES,
     Data,
+    Mask,
     Measurement,
     Names,
+    Numbers,
     ResultsBySplit,
     Rows,
     flat,
@@ -213,7 +213,7 @@ class Residuals:
     def __len__(self) -> int:
         return len(self.values)
 
-    def take(self, which: npt.NDArray[np.bool_]) -> "Residuals":
+    def take(self, which: Mask) -> "Residuals":
         """Those for which `which`, as long as the residuals, is true."""
         return Residuals(
             self.values[which],
@@ -381,7 +381,6 @@ def _reach(residuals: Residuals, bounds: Strata) -> tuple[Floats, Floats]:
 
 
 def _bounded(residuals: Residuals, bounds: Strata) -> Residuals:
-    """Residuals with bounds."""
     places = {place_of(name) for name in bounds}
     if SPLIT in places:
         places.add(LIMITED)
@@ -390,7 +389,6 @@ def _bounded(residuals: Residuals, bounds: Strata) -> Residuals:
 
 
 def _ends(residuals: Residuals, bounds: Strata) -> tuple[Floats, Floats]:
-    """The lower and the upper bound of each residual."""
     models = [""] * len(residuals) if residuals.gpu_model is None else residuals.gpu_model.tolist()
     each = zip(residuals.stratum.tolist(), models, strict=True)
     bounds_of_rows = [bounds_of_stratum(bounds, *names) for names in each]
@@ -471,8 +469,7 @@ def without_counters(profile: Profile) -> Profile:
         name: column if name in NEEDED else np.full_like(column, np.nan)
         for name, column in profile.values.items()
     }
-    missing = tuple(name for name in COLUMNS if name not in NEEDED)
-    return replace(profile, values=values, missing=missing)
+    return replace(profile, values=values, missing=tuple(n for n in COLUMNS if n not in NEEDED))
 
 
 DRAWS = 1000
@@ -510,7 +507,7 @@ class Resamples:
         return _estimate(float(np.median(samples)), samples[order][places])
 
 
-def _estimate(value: float, drawn: npt.NDArray[np.float64]) -> Interval:
+def _estimate(value: float, drawn: Floats) -> Interval:
     low, high = np.quantile(drawn, (_OUTSIDE, 1 - _OUTSIDE))
     return Interval(value, float(low), float(high))
 
@@ -591,9 +588,7 @@ def head_errors(rows: Rows, predicted: HeldOut, learner: HeadLearner, kind: str 
     return np.abs(expected[is_known] / measured[is_known] - 1)
 
 
-def _results(
-    rows: Rows, row: npt.NDArray[np.int64], speeds: Floats, power_w: Floats
-) -> list[SplitResult]:
+def _results(rows: Rows, row: Numbers, speeds: Floats, power_w: Floats) -> list[SplitResult]:
     """Results at rows with speeds, shape (n, 2), and powers, W, shape (n,)."""
     rates = np.column_stack([rows.solo_rate_a, rows.solo_rate_b])[row]
     watts = np.column_stack([rows.solo_power_a_w, rows.solo_power_b_w])[row]

@@ -12,19 +12,17 @@ small jobs these are large, and matter little.
 """
 
 import hashlib
-import importlib
+import importlib.metadata
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from importlib import metadata
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 from sklearn.ensemble import ExtraTreesRegressor
 
 from advisor.core.gpu import WHOLE
@@ -93,7 +91,6 @@ from advisor_training.learners import (
     HeadLearner,
     HeldOut,
     Learner,
-    Mask,
     OnFold,
     Regressors,
     extra_trees,
@@ -106,7 +103,17 @@ from advisor_training.learners import (
     leave_out,
     predicted,
 )
-from advisor_training.rows import LeftOut, Names, Rows, flat, make_data, make_rows, read_measured
+from advisor_training.rows import (
+    LeftOut,
+    Mask,
+    Names,
+    Numbers,
+    Rows,
+    flat,
+    make_data,
+    make_rows,
+    read_measured,
+)
 from advisor_training.scoring import (
     COVERAGE,
     Calibrated,
@@ -136,8 +143,7 @@ DRAWS = 5
 
 def gpu_models(rows: Rows) -> list[str]:
     """GPU models that can be left out; none where there is one only."""
-    names = np.unique(rows.gpu_model).tolist()
-    return [name for name in names if _is_enough(rows, rows.gpu_model == name)]
+    return [n for n in np.unique(rows.gpu_model).tolist() if _is_enough(rows, rows.gpu_model == n)]
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -229,12 +235,12 @@ def add_pairs(
 
 def fits(rows: Rows) -> int:
     """How many fits it takes to leave each GPU model out, and to add pairs of it."""
-    count = 0
-    for name in gpu_models(rows):
-        mask = rows.gpu_model == name
-        added = [n for n in _ADDED if 0 < n < len(np.unique(rows.pair[mask]))]
-        count += len(rows.take(~mask).jobs) + 1 + len(added) * DRAWS
-    return count
+    masks = [rows.gpu_model == name for name in gpu_models(rows)]
+    pairs = [len(np.unique(rows.pair[mask])) for mask in masks]
+    return sum(
+        len(rows.take(~mask).jobs) + 1 + DRAWS * sum(0 < added < n for added in _ADDED)
+        for mask, n in zip(masks, pairs, strict=True)
+    )
 
 
 def mean_held(carried: _Carried, rows: Rows, draws: Sequence[HeldOut]) -> dict[str, float]:
@@ -311,9 +317,9 @@ def _residuals(carried: _Carried, rows: Rows, held_out: HeldOut) -> dict[str, Re
 def _without_limit(residuals: Residuals) -> Strata:
     """Of all GPU models together: another one is like none of them more than like the others."""
     bounds = bounds_of(replace(residuals, gpu_model=None))
-    of_limit = {n: b for n, b in bounds.items() if place_of(n) == LIMITED}
-    rest = {name: b for name, b in bounds.items() if name not in of_limit}
-    return {n.replace(LIMITED, SPLIT, 1): b for n, b in of_limit.items()} | rest
+    # Those at the limit first: where both are known, the one below it stands.
+    names = sorted(bounds, key=lambda name: place_of(name) != LIMITED)
+    return {name.replace(LIMITED, SPLIT, 1): bounds[name] for name in names}
 
 
 def _is_enough(rows: Rows, mask: Mask) -> bool:
@@ -550,9 +556,11 @@ def _figures(
     for name in SCORED:
         scores = fractions(rows, held_out, OBJECTIVES[name], POLICY.tie)
         word = f"oracle_{name.replace('-', '_')}"
-        figures[word] = float(scores.mean())
-        figures[f"{word}_p10"] = float(np.quantile(scores, 0.1))
-        figures[f"{word}_worst"] = float(scores.min())
+        figures |= {
+            word: float(scores.mean()),
+            f"{word}_p10": float(np.quantile(scores, 0.1)),
+            f"{word}_worst": float(scores.min()),
+        }
     for kind, where in (("nine", ""), ("uncapped", "uncapped_")):
         for learner in learners:
             figures[f"{where}{figure_word(learner.head.name)}_mean_error"] = float(
@@ -598,7 +606,7 @@ def make_artefact(
             "part_of_features": PART_OF_FEATURES,
             "seed": SEED,
         },
-        libraries={name: metadata.version(name) for name in LIBRARIES},
+        libraries={name: importlib.metadata.version(name) for name in LIBRARIES},
         files={},
     )
     return named(manifest, {**trees_files(trained.regressors.by_head, inputs), **more})
@@ -638,7 +646,7 @@ class TrainingData:
     weight: Floats
     jobs: Names
 
-    def folds(self) -> Iterator[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]:
+    def folds(self) -> Iterator[tuple[Numbers, Numbers]]:
         """For each job the rows without it and those with it: the `cv` of `cross_val_score`."""
         for job in np.unique(self.jobs):
             is_tested = np.any(self.jobs == job, axis=1)
@@ -725,7 +733,7 @@ def write_single_window(
     manifest = SingleWindowManifest(
         profiles=len(profiles),
         dataset_sha256=dataset_sha256(points),
-        libraries={name: metadata.version(name) for name in LIBRARIES},
+        libraries={name: importlib.metadata.version(name) for name in LIBRARIES},
         files=hashes(files),
     )
 

@@ -27,7 +27,6 @@ from advisor_models.registry import (
     Registry,
     model_details,
     model_list,
-    model_rows,
     read_artefact,
 )
 
@@ -67,10 +66,11 @@ def list_(as_json: AsJson = False) -> None:
 
     Example: advisor models list
     """
+    models = model_list(_registry())
     if as_json:
-        say(as_json_text(model_list(_registry())))
+        say(as_json_text(models))
     else:
-        print_table(table_of(_COLUMNS, model_rows(_registry())))
+        print_table(table_of(_COLUMNS, models.models))
 
 
 @app.command("show")

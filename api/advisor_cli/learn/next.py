@@ -48,7 +48,7 @@ def show_next(
 ) -> None:
     """List the jobs to profile and the pairs to measure next, the most useful first.
 
-    Measures nothing itself: each line has the command that does.
+    Measures nothing itself; it ends with the commands that do.
 
     Example: advisor next --minutes 30 --plan next.yaml
     """

@@ -43,14 +43,12 @@ from advisor_training.evaluation import (
     run_evaluation,
     to_json,
 )
-from advisor_training.learners import OnFold
 from advisor_training.public import SHIPPED, TABLES, Off, PublicFigures, evaluate_public
 from advisor_training.reports import printed_tables, said, write_evaluation
 from advisor_training.retrain import (
     KEPT_VERSIONS,
     OUTCOMES,
     REASONS,
-    OnStage,
     RetrainReport,
     collect,
     retrain as run,
@@ -114,8 +112,8 @@ def train(
         measured.pairs, measured.profiled, measured.references, measured.left_out
     )
     moment = _moment(made_from.newest if created_at == NEWEST else created_at)
-    with leaving_out("jobs") as tick:
-        trained = fit_model(made_from.rows, tick, made_from.blind)
+    with leaving_out() as on_stage:
+        trained = fit_model(made_from.rows, on_stage("training"), made_from.blind)
     artefact = make_artefact(made_from, trained, moment)
     write_into(out, lambda folder: write_artefact(folder, artefact))
     manifest = artefact.manifest
@@ -254,7 +252,7 @@ def retrain(
     with begun_store(settings) as store:
         home = settings.home
         collected = collect(store, home, with_bundled=with_bundled, with_launches=launches)
-    with _progress() as on_stage:
+    with leaving_out() as on_stage:
         report = run(collected, home / "models", datetime.now(UTC), keep=keep, on_stage=on_stage)
     if metrics is not None:
         write_metrics(metrics, report)
@@ -343,20 +341,6 @@ def _run_lines(report: RetrainReport) -> Iterator[str]:
     )
     if report.removed:
         yield f"  deleted: {', '.join(report.removed)}"
-
-
-@contextmanager
-def _progress() -> Generator[OnStage]:
-    text = TextColumn("{task.description}", markup=False)
-    with progress(text, BarColumn(), TimeRemainingColumn()) as bar:
-
-        def on_stage(name: str) -> OnFold:
-            task = bar.add_task(name, total=None)
-            return lambda left_out, done, total: bar.update(
-                task, description=f"{name}, without {left_out}", completed=done, total=total
-            )
-
-        yield on_stage
 
 
 def evaluate(

@@ -311,7 +311,7 @@ def colocate(
     allow_unsafe: AllowUnsafe = False,
     as_json: AsJson = False,
 ) -> None:
-    """Measure pairs or sets of jobs on one GPU at splits: rates, and the power of all.
+    """Measure pairs or sets of jobs on one GPU at splits: their rates and the power.
 
     Each point is kept as soon as it is measured; after Ctrl-C or a crash the same command goes on.
 
@@ -463,8 +463,9 @@ def _open(
     noise: str | None = None,
 ) -> AbstractContextManager[Testbed]:
     """The GPU, or the replay of recorded pairs or sets, whichever the plan is about."""
-    jobs, sets = plan.most_jobs, plan.has_sets
-    return open_testbed(settings, gpu, source, mode, logs, jobs=jobs, sets=sets, noise=noise)
+    return open_testbed(
+        settings, gpu, source, mode, logs, jobs=plan.most_jobs, sets=plan.has_sets, noise=noise
+    )
 
 
 def _jobs(settings: Settings, gpu: str, console: Console) -> dict[str, Job]:

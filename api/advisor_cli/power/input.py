@@ -195,7 +195,7 @@ def input_power(
 
     Each case is computed in a steady loop, its output is checked, and power is measured over a
     window, with normal random numbers as a reference in between. Results are kept: after Ctrl-C
-    the same command goes on. docs/input-power.md.
+    the same command goes on. More in docs/input-power.md.
 
     Example: advisor power input zeros --predict
     """
@@ -203,9 +203,15 @@ def input_power(
     if predict:
         _predict(cases, units, gpu_model, as_json)
         return
-    place = WorkerPlace(gpu=gpu, units=units, python=python, allow_unsafe=allow_unsafe)
     console = plain_console(stderr=True)
-    with stoppable(console), open_inputs(read_settings(), place, window) as run:
+    with (
+        stoppable(console),
+        open_inputs(
+            read_settings(),
+            WorkerPlace(gpu=gpu, units=units, python=python, allow_unsafe=allow_unsafe),
+            window,
+        ) as run,
+    ):
         if not run.knows_sensor:
             console.print(
                 "there is no record of this card's power sensor, so waits are long ones: "
@@ -281,8 +287,13 @@ def _show(
     results: Sequence[InputPower], refused: Mapping[InputCase, AdvisorError], as_json: bool
 ) -> None:
     if as_json:
-        told = [{"operands": c.operands, "message": str(error)} for c, error in refused.items()]
-        say(as_json_text({"inputs": [r.as_json() for r in results], "refused": told}))
+        told = {
+            "inputs": [r.as_json() for r in results],
+            "refused": [
+                {"operands": c.operands, "message": str(error)} for c, error in refused.items()
+            ],
+        }
+        say(as_json_text(told))
     else:
         if results:
             print_table(table_of(_MEASURED, results))
@@ -328,8 +339,8 @@ def train(
     settings = read_settings()
     measured, unused = _read(points or [], settings.home, with_bundled=with_bundled)
     folder = out or model_folder(settings.home)
-    with leaving_out("patterns") as tick:
-        trained = training.fit_inputs(measured, tick, gpu_model)
+    with leaving_out() as on_stage:
+        trained = training.fit_inputs(measured, on_stage("fitting"), gpu_model)
     manifest = training.write_input_model(folder, trained)
     told = {
         "version": manifest.version,

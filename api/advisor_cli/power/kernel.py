@@ -78,14 +78,13 @@ def sensor(
     if trace is not None:
         with InputError.instead_of(OSError, f"{trace} cannot be read"):
             recorded = read_trace(trace)
-        source = REPLAY
     elif gpu == REPLAY:
         replayed, recorded = recorded_sensor(gpu_model)
         _say_power_replay(console, "recording", replayed)
         console.print("looking for periods, windows and delays: about ten seconds", highlight=False)
-        source = REPLAY
     else:
-        recorded, source = _record_sensor(gpu, python, read_settings(), console), "live"
+        recorded = _record_sensor(gpu, python, read_settings(), console)
+    source = "live" if trace is None and gpu != REPLAY else REPLAY
     record = record_of(recorded, source)
     if source == "live" and record.accepted:
         keep_record(record, read_settings().home)
@@ -208,8 +207,7 @@ def report_lines(report: KernelReport) -> Iterator[str]:
     how = "a CUDA graph" if report.captured else "launched one by one: it cannot be captured"
     of = f" of {report.launches} launches" if report.launches > 1 else ""
     yield f"execution   {report.execution_ms:.4g} ms{of}, {how}"
-    before_w = report.before_w
-    yield f"before      {'not known' if before_w is None else f'{before_w:.1f} W'}"
+    yield f"before      {'not known' if report.before_w is None else f'{report.before_w:.1f} W'}"
     yield (
         f"SSE         execution {report.sse_execution}: {_watts(report.sse_power_w)}, "
         f"{_joules(report.sse_energy_j)}"
@@ -316,7 +314,7 @@ def kernel(
     call: Annotated[
         str,
         typer.Option(
-            metavar="MODULE:FUNCTION", help="Command to measure instead of a named operation"
+            metavar="MODULE:FUNCTION", help="Function to measure instead of a named operation"
         ),
     ] = "",
     rotate: Annotated[
@@ -375,16 +373,29 @@ def kernel(
             *(("--rotate",) if rotate else ()),
             *(("--after", after) if after else ()),
         )
-        place = WorkerPlace(gpu=gpu, units=units, python=python)
-        lead_s = LEAD_S if after else 0.0
         wanted = WantedKernel(
-            resolution_ms=resolution_ms, runs=runs, before=before, lead_s=lead_s, fresh=fresh
+            resolution_ms=resolution_ms,
+            runs=runs,
+            before=before,
+            lead_s=LEAD_S if after else 0.0,
+            fresh=fresh,
         )
-        report = _measure(options, place, wanted, settings, console, together=together)
+        report = _measure(
+            options,
+            WorkerPlace(gpu=gpu, units=units, python=python),
+            wanted,
+            settings,
+            console,
+            together=together,
+        )
     say_lines([as_json_text(report)] if as_json else report_lines(report))
     if report.curve and not as_json:
-        title = f"W, in bins of {report.resolution_ms:.3g} ms"
-        show_chart(_curves(report), title=title, below="ms since the start of a run", height=18)
+        show_chart(
+            _curves(report),
+            title=f"W, in bins of {report.resolution_ms:.3g} ms",
+            below="ms since the start of a run",
+            height=18,
+        )
 
 
 def _measure(
@@ -401,8 +412,7 @@ def _measure(
     record, channel = sensors_of(card, all_sensors(settings.home))
     check_resolution(channel, wanted.resolution_ms)
     if record.gpu_uuid != card.uuid:
-        said = f"record of the power sensor: {origin_of(record, card.uuid)}"
-        console.print(said, soft_wrap=True)
+        console.print(f"record of the power sensor: {origin_of(record, card.uuid)}", soft_wrap=True)
     if not channel.accepted:
         console.print(
             "the sensor record misses its own requirements: bands may be too narrow",
@@ -414,8 +424,9 @@ def _measure(
         stoppable(console),
         open_kernel_bench(settings, channel, place, options, second_gpu=together) as bench,
     ):
-        gpu, sensors = bench.worker.gpu, (record, channel)
-        return measure_operation(bench, gpu, sensors, wanted, settings.home, report, planned)
+        return measure_operation(
+            bench, bench.worker.gpu, (record, channel), wanted, settings.home, report, planned
+        )
 
 
 def _progress(

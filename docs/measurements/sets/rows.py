@@ -247,7 +247,7 @@ def asked_rows() -> list[Row]:
     job are of its profile; jobs without one are left out.
     """
     path = Path(__file__).parents[1] / "own/asked-h200.jsonl"
-    windows = [json.loads(line) for line in path.open() if len(sys.argv) == 1]
+    windows = [json.loads(line) for line in path.read_text().splitlines() if len(sys.argv) == 1]
     known, alone = _profiled()["NVIDIA H200"], defaultdict[Any, list[Any]](list)
     for window in windows:
         uuid, [job, *others] = window["uuid"], window["jobs"]

@@ -11,7 +11,7 @@ factor of 1.5, the mean factor that all are off by, and how many there are. "Met
 the demand or more; where less is served the queue ends with the window. Last, by class, the 5th,
 50th and 95th percentile of measured over predicted where the law of speeds says that it is met, and
 how far towards the last p99s stay with some chances: of all and of each half, and how many windows
-of the other half that holds at nine of ten.
+of the other half that holds at nine of ten, by the number of jobs.
 """
 
 import itertools
@@ -125,10 +125,11 @@ def main() -> None:
     far = weights(mps, by_others)
     for name, half in halves.items():
         told = [weight for tail, weight in far if tail.is_in_half in half]
-        others = [weight for tail, weight in far if tail.is_in_half not in half] or told
-        table = np.quantile(told, CHANCES)
-        held = 100 * np.mean(np.array(others) <= np.quantile(told, 0.9))
-        print(f"P99_WEIGHTS {name}:", *np.round(table, 2), f"; 0.9 holds {held:.0f} %")
+        print(f"P99_WEIGHTS {name}:", *np.round(np.quantile(told, CHANCES), 2))
+    ends = [np.quantile([w for t, w in far if t.is_in_half == half], 0.9) for half in (True, False)]
+    for jobs in ((2,), (3, 4), (5, 6, 7)):
+        held = [w <= ends[tail.is_in_half] for tail, w in far if len(tail.beside.p99_ms) in jobs]
+        print(f"0.9 of the other half holds {np.mean(held):.1%} of {len(held)} at {jobs} jobs")
 
 
 def under_mps(tails: Iterable[Tail]) -> list[Tail]:

@@ -21,6 +21,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from advisor.core.records import grouped
 from advisor.core.telemetry import NEAR_LIMIT, POWER_CAPS
 from advisor.errors import AdvisorError, BusyError, InputError, JobError
 from advisor.files import open_home
@@ -299,8 +300,8 @@ def input_lines(home: Path, gpu_uuid: str) -> RecordLines[InputPower]:
 
 def kept_inputs(home: Path) -> list[InputPower]:
     """Everything that was measured on this host, card by card."""
-    files = sorted((home / _INPUTS_FOLDER).glob("*.jsonl"))
-    return [result for file in files for result in read_kept(file)]
+    folder = home / _INPUTS_FOLDER
+    return [result for file in sorted(folder.glob("*.jsonl")) for result in read_kept(file)]
 
 
 def read_kept(path: Path) -> list[InputPower]:
@@ -333,31 +334,26 @@ def _result(line: bytes) -> InputPower:
 
 def reference_for(shape: _ProductShape, dtype: str) -> InputCase:
     """Normal random numbers: what nearly everybody measures with."""
-    operands = str(next(iter(USUAL.pairs(dtype).values())))
-    return InputCase(operands=operands, shape=shape, dtype=dtype)
+    (operands,) = USUAL.pairs(dtype).values()
+    return InputCase(operands=str(operands), shape=shape, dtype=dtype)
 
 
 def with_ratios(results: Iterable[InputPower]) -> list[InputPower]:
     """Each result with its ratio to the references of its session around it, if there are any."""
-    ordered = sorted(results, key=lambda r: (r.session, r.moment_s))
-    rated: list[InputPower] = []
-    for _, group in itertools.groupby(ordered, key=lambda r: r.session):
-        of_session = list(group)
-        references = [r for r in of_session if r.is_reference and not r.held_back]
-        rated += [_with_ratio(result, references) for result in of_session]
-    return sorted(rated, key=lambda r: r.moment_s)
+    ordered = sorted(results, key=lambda r: r.moment_s)
+    references = grouped((r for r in ordered if r.is_reference and not r.held_back), _of_session)
+    return [_with_ratio(result, references.get(_of_session(result), ())) for result in ordered]
 
 
 def _with_ratio(result: InputPower, references: Sequence[InputPower]) -> InputPower:
-    same = [r for r in references if _kind(r) == _kind(result)]
     # A reference is compared with its neighbours: how far it is off 1 is the noise of ratios.
-    others = [r for r in same if r.measured_at != result.measured_at]
+    others = [r for r in references if r.measured_at != result.measured_at]
     if not others:
         return result
     reference_w, error_w = _at(result.moment_s, others)
     ratio = result.power_w.value / reference_w
     of_window = standard_error(result.power_w) / result.power_w.value
-    relative = math.hypot(of_window, error_w / reference_w, _scatter(same))
+    relative = math.hypot(of_window, error_w / reference_w, _scatter(references))
     return replace(result, reference_ratio=around(ratio, STANDARD_ERRORS_95 * ratio * relative))
 
 
@@ -378,9 +374,10 @@ def _scatter(references: Sequence[InputPower]) -> float:
     return math.hypot(*off) / math.sqrt(len(references))
 
 
-def _kind(result: InputPower) -> tuple[object, ...]:
+def _of_session(result: InputPower) -> tuple[object, ...]:
+    """References of the same kind in the same session have it."""
     case = result.case
-    return result.conditions, case.shape, case.dtype, case.work
+    return result.session, result.conditions, case.shape, case.dtype, case.work
 
 
 def _at(moment_s: float, references: Sequence[InputPower]) -> tuple[float, float]:
@@ -391,9 +388,8 @@ def _at(moment_s: float, references: Sequence[InputPower]) -> tuple[float, float
     # Before the first and after the last reference there is one of them alone.
     length_s = last.moment_s - first.moment_s
     part = (moment_s - first.moment_s) / length_s if length_s else 0.0
-    watts = (1 - part) * first.power_w.value + part * last.power_w.value
     errors = (1 - part) * standard_error(first.power_w), part * standard_error(last.power_w)
-    return watts, math.hypot(*errors)
+    return (1 - part) * first.power_w.value + part * last.power_w.value, math.hypot(*errors)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -447,12 +443,11 @@ def filling(folder: Path) -> Generator[_Fill]:
     # Ctrl-C goes to all processes of a terminal; the measuring one ends these.
     ignoring = signal.SIGINT, signal.SIG_IGN
     pool = ProcessPoolExecutor(count, get_context("spawn"), signal.signal, ignoring)
-    numbers = itertools.count(1)
 
     def fill(cases: Iterable[InputCase]) -> Generator[tuple[InputCase, Future[Matrices]]]:
         waiting: list[tuple[InputCase, Future[Matrices]]] = []
-        for case in cases:
-            waiting.append((case, pool.submit(fill_case, case, folder / str(next(numbers)))))
+        for number, case in enumerate(cases, 1):
+            waiting.append((case, pool.submit(fill_case, case, folder / str(number))))
             if len(waiting) > count:
                 yield waiting.pop(0)
         yield from waiting
@@ -535,8 +530,9 @@ def measure_cases(
 
 def with_references(cases: Iterable[InputCase]) -> Iterator[tuple[InputCase, bool]]:
     """The cases in order, each kind of work between references of that kind, marked as such."""
-    kinds = itertools.groupby(cases, key=lambda case: reference_for(case.shape, case.dtype))
-    for reference, group in kinds:
+    for reference, group in itertools.groupby(
+        cases, key=lambda case: reference_for(case.shape, case.dtype)
+    ):
         for number, case in enumerate(group):
             if number % REFERENCE_EVERY == 0:
                 yield reference, True
@@ -603,8 +599,6 @@ WINDOW_S = 2.1  # some thirty readings, and twenty ticks of the counter
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _LiveInputBench:
-    """One worker on one GPU."""
-
     worker: GpuWorker[WorkerReady]
     rules: WindowRules
     clock = LiveClock()
@@ -636,10 +630,10 @@ class _LiveInputBench:
             error = failed(refused, job.output)
             raise RefusedError(f"{case}: {error.what}", why=error.why, fix=error.fix)
         found = write(said["loaded"]["outputs"])
-        outputs = read(OutputCheck, found, name="the outputs", tolerant=True)
         watch = WindowInputs(
             counts=(job.count,), source=self.worker.source, clock=self.clock, check=self._check
         )
+        outputs = read(OutputCheck, found, name="the outputs", tolerant=True)
         return outputs, measure(watch, self.rules)
 
     def _check(self) -> None:

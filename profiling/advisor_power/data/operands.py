@@ -87,8 +87,6 @@ class _Word:
 
 
 def _number(low: float, high: float, *, whole: bool = False) -> _Parameter:
-    """A number from `low` to `high`."""
-
     def canonical(text: str) -> str:
         # "-0" and "0" are the same operand, and have the same key.
         value = float(text) + 0.0 if _NUMBER.fullmatch(text) else math.nan
@@ -101,8 +99,6 @@ def _number(low: float, high: float, *, whole: bool = False) -> _Parameter:
 
 
 def _choice(*words: str) -> _Parameter:
-    """One of some words."""
-
     def canonical(text: str) -> str:
         if text not in words:
             raise ValueError
@@ -139,9 +135,8 @@ def _word(stage: Stage, **takes: _Parameter) -> _Word:
         for place, (name, parameter) in enumerate(takes.items())
     ]
     pattern = rf"\({''.join(parts)}\)\s*" if takes else r"(?!\()"
-    usages = (parameter.usage.format(name) for name, parameter in takes.items())
-    usage = f"({', '.join(usages)})" if takes else ""
-    return _Word(stage, takes, re.compile(pattern, re.DOTALL), usage)
+    usage = ", ".join(parameter.usage.format(name) for name, parameter in takes.items())
+    return _Word(stage, takes, re.compile(pattern, re.DOTALL), f"({usage})" if takes else "")
 
 
 _ANY = _number(-3e38, 3e38)
@@ -212,8 +207,8 @@ class Call:
 
     def named(self, name: str) -> str | None:
         """What is in the quotes of the argument with a name; None: it is left out."""
-        of_name = (a.partition("=") for a in self.arguments if a.startswith(f"{name}="))
-        return next((json.loads(quoted) for _, _, quoted in of_name), None)
+        given = (a.removeprefix(f"{name}=") for a in self.arguments if a.startswith(f"{name}="))
+        return next(map(json.loads, given), None)
 
     def __str__(self) -> str:
         return f"{self.name}({','.join(self.arguments)})" if self.arguments else self.name
@@ -274,11 +269,15 @@ def parse_operands(text: str) -> OperandPair:
         else:
             match = _SETTING.match(text, at)
             assert match is not None
-            value = _canonical(text, match.start(1), match[1], name, _SETTINGS[name])
-            settings[name], at = value, match.end()
+            settings[name] = _canonical(text, match.start(1), match[1], name, _SETTINGS[name])
+            at = match.end()
         if text[at:] and text[at] != ";":
-            fix = "end the operand, or part its operations by |"
-            raise _error(text, at, f"';' was expected, not {_text_at(text, at)}", fix)
+            raise _error(
+                text,
+                at,
+                f"';' was expected, not {_text_at(text, at)}",
+                "end the operand, or part its operations by |",
+            )
     if "a" not in operands:
         raise _error(text, 0, "there is no a=", "say what A is filled with")
     return OperandPair(
@@ -308,8 +307,9 @@ def _operand(text: str, at: int) -> tuple[Operand, int]:
     stages = _ORDER[2:] if source.name == "random_bits" else _ORDER[1:]
     while text[at : at + 1] == "|":
         if len(calls) == OPERATIONS_LIMIT:
-            what = "too many operations in one operand"
-            raise _error(text, at, what, f"use {OPERATIONS_LIMIT} at most")
+            raise _error(
+                text, at, "too many operations in one operand", f"use {OPERATIONS_LIMIT} at most"
+            )
         call, at = _call(text, at + 1, stages)
         calls.append(call)
         # One cast at most; what stands before an operation on bits is cast by then.
@@ -327,23 +327,19 @@ def _call(text: str, at: int, stages: tuple[Stage, ...]) -> tuple[Call, int]:
         names = tuple(name for name, word in WORDS.items() if word.stage in stages)
         kind = "source" if "source" in stages else "operation"
         raise _unknown(text, begin.start(1), name, names, kind)
+    if word.stage not in stages and "source" in stages:
+        raise _error(text, begin.start(1), f"{name} is no source", "an operand begins with one")
     if word.stage not in stages:
-        what, fix = (
-            "cannot stand here",
-            {
-                "source": "an operand has one source, its first word",
-                "cast": "a matrix is cast once, before operations on bits",
-            }.get(
-                word.stage, "operations on values come before the cast, and not after random_bits"
-            ),
-        )
-        if "source" in stages:
-            what, fix = "is no source", "an operand begins with one"
-        raise _error(text, begin.start(1), f"{name} {what}", fix)
+        why = {
+            "source": "an operand has one source, its first word",
+            "cast": "a matrix is cast once, before operations on bits",
+        }.get(word.stage, "operations on values come before the cast, and not after random_bits")
+        raise _error(text, begin.start(1), f"{name} cannot stand here", why)
     match = word.pattern.match(text, at)
     if match is None:
-        what = f"{name} takes {word.usage or 'nothing'}"
-        raise _error(text, at, what, f"write {name}{word.usage}")
+        raise _error(
+            text, at, f"{name} takes {word.usage or 'nothing'}", f"write {name}{word.usage}"
+        )
     arguments = (
         (f"{name}=" if parameter.named else "")
         + _canonical(text, match.start(name), match[name], f"{name} of {begin[1]}", parameter)
@@ -357,8 +353,12 @@ def _canonical(text: str, at: int, value: str, what: str, parameter: _Parameter)
     try:
         return parameter.canonical(value)
     except ValueError as error:
-        said = f"{what} is {repr(value) if value else 'missing'}"
-        raise _error(text, at, said, f"it is {parameter.text}") from error
+        raise _error(
+            text,
+            at,
+            f"{what} is {repr(value) if value else 'missing'}",
+            f"it is {parameter.text}",
+        ) from error
 
 
 def _value(argument: str) -> Any:
@@ -368,7 +368,6 @@ def _value(argument: str) -> Any:
 
 
 def _text_at(text: str, at: int) -> str:
-    """What stands at a place, for a message."""
     match = _NEXT.search(text, at)
     return repr(match.group()) if match else "the end of the text"
 
@@ -406,8 +405,10 @@ class _Sweep:
 
     def pairs(self, dtype: str) -> dict[float, OperandPair]:
         """The operands of each level."""
-        sd = 32 if dtype in _NARROW else 1024
-        return {x: parse_operands(self.text.format(x=f"{x:g}", sd=sd)) for x in self.levels(dtype)}
+        return {
+            x: parse_operands(self.text.format(x=f"{x:g}", sd=32 if dtype in _NARROW else 1024))
+            for x in self.levels(dtype)
+        }
 
 
 def _parts(_: str) -> Sequence[float]:
@@ -569,7 +570,6 @@ def _safetensors_matrix(path: Path, name: str | None) -> Matrix:
 def _check_matrix(
     path: Path, name: str | None, dtype: str, is_number: bool, shape: tuple[int, ...]
 ) -> None:
-    """Refuse what cannot be an operand of a product."""
     faults = {
         f"it is {len(shape)}-D, and a matrix is 2-D": len(shape) != 2,
         "it has no elements": 0 in shape,
@@ -644,8 +644,7 @@ def _flip(random: np.random.Generator, bits: Matrix, of: int, n: float) -> Matri
 
 def _randomize(random: np.random.Generator, bits: Matrix, of: int, end: str, n: float) -> Matrix:
     mask = _mask(bits, of, end, n)
-    drawn = random.integers(0, 1 << of, bits.shape, dtype=bits.dtype)
-    return (bits & ~mask) | (drawn & mask)
+    return (bits & ~mask) | (random.integers(0, 1 << of, bits.shape, dtype=bits.dtype) & mask)
 
 
 def _clear(_: np.random.Generator, bits: Matrix, of: int, end: str, n: float) -> Matrix:
@@ -818,7 +817,7 @@ def _check_hash(source: Call, sha256: str) -> None:
 
 
 def _with_hash(source: Call, sha256: str) -> Call:
-    others = (a for a in source.arguments if not a.startswith("sha256="))
+    others = [a for a in source.arguments if not a.startswith("sha256=")]
     return Call(source.name, (*others, f'sha256="{sha256}"'))
 
 
@@ -861,7 +860,7 @@ def fill(
     for call, random in steps:
         if WORDS[call.name].stage == "bit":
             bits = np.ascontiguousarray(matrix).view(STORAGE[dtype][1])
-            changed: Any = _CHANGES[call.name](random, bits, WIDTHS[dtype], *call.values)
+            changed = _CHANGES[call.name](random, bits, WIDTHS[dtype], *call.values)
             matrix = changed.view(STORAGE[dtype][0])
     with np.errstate(invalid="ignore"):  # of signalling NaN
         non_finite = matrix.size - int(np.isfinite(matrix).sum())
@@ -1044,8 +1043,8 @@ def product_fingerprint(
             f"products do not compute in {dtype}", fix=f"there are {', '.join(DTYPES)}"
         )
     a, b = fill_pair(pair, shape, dtype)
-    features = features_of(fingerprint(a.matrix, b.matrix, dtype))
-    return InputFingerprint(dtype=dtype, operands=str(pair), features=features)
+    found = fingerprint(a.matrix, b.matrix, dtype)
+    return InputFingerprint(dtype=dtype, operands=str(pair), features=features_of(found))
 
 
 def features_of(fingerprint: Fingerprint) -> dict[str, float]:
@@ -1059,7 +1058,6 @@ def _count(number: int) -> str:
 
 
 def _fault(path: Path, what: str, *, tensor: str | None = None, fix: str = "") -> InputError:
-    """The error of a file that is not what it should be."""
     place = _printable(str(path)) + (f", tensor {shown(tensor)}" if tensor else "")
     return InputError(
         f"{place}: {what}", fix=fix or "the file is damaged or cut off: copy or write it again"

@@ -107,8 +107,8 @@ def evened(features: Mapping[str, float]) -> dict[str, float]:
 
 def columns(products: Sequence[Product]) -> Floats:
     """What the learned part sees, `rounded`; shape (products, columns)."""
-    others = [[*np.log(p.shape), p.units] for p in products]
-    return rounded(np.column_stack([feature_matrix(products), np.array(others).reshape(-1, 4)]))
+    others = np.array([[*np.log(p.shape), p.units] for p in products]).reshape(-1, 4)
+    return rounded(np.column_stack([feature_matrix(products), others]))
 
 
 def by_feature_w(product: Product, weights: Sequence[float]) -> dict[str, float]:
@@ -219,11 +219,15 @@ class MeasuredCards:
             )
 
         def distance(pace: _Pace) -> tuple[float, float]:
-            sides = zip(pace.shape, shape, strict=True)
-            return sum(abs(math.log(a / b)) for a, b in sides), abs(math.log(pace.units / units))
+            off = (abs(math.log(a / b)) for a, b in zip(pace.shape, shape, strict=True))
+            return sum(off), abs(math.log(pace.units / units))
 
         nearest = min(of, key=distance)
-        product = Product(
+        unlike = {
+            "shape": shape not in {p.shape for p in of},
+            "units": units not in {p.units for p in of},
+        }
+        return Product(
             gpu_model=card.gpu_model,
             dtype=dtype,
             shape=shape,
@@ -232,12 +236,7 @@ class MeasuredCards:
             idle_w=card.idle_w,
             flop_per_s=nearest.work_per_cycle * units * nearest.clock_mhz * 1e6,
             clock_mhz=nearest.clock_mhz,
-        )
-        unlike = {
-            "shape": shape not in {p.shape for p in of},
-            "units": units not in {p.units for p in of},
-        }
-        return product, tuple(name for name, is_so in unlike.items() if is_so)
+        ), tuple(name for name, is_so in unlike.items() if is_so)
 
     def limit_w(self, gpu_model: str) -> float:
         """Power limit of a GPU model; infinite where it is not known."""
@@ -518,8 +517,10 @@ class InputPredictor:
         flop = 2.0 * math.prod(wanted.shape)
         usual = replace(product, features=of.usual) if of.usual is not None else None
         usual_w = usual and self._run(usual, of, 1.0, limit_w)[1]
-        values = zip(feature_matrix([product])[0], of.ranges, strict=True)
-        outside = (v < low - _OUTSIDE or v > high + _OUTSIDE for v, (low, high) in values)
+        outside = (
+            not low - _OUTSIDE <= value <= high + _OUTSIDE
+            for value, (low, high) in zip(feature_matrix([product])[0], of.ranges, strict=True)
+        )
         if any(outside) or abs(wanted.features["a_zeros"] - wanted.features["b_zeros"]) > _OUTSIDE:
             unlike = (*unlike, "fingerprint")
         return InputPrediction(
@@ -549,8 +550,8 @@ class InputPredictor:
         scale = factor * math.exp(log_residual)
 
         def expected_w(products: Sequence[Product]) -> Floats:
-            above = parts(products) @ np.array(of.weights) * scale
-            return np.array([p.idle_w for p in products]) + above
+            idle_w = np.array([p.idle_w for p in products])
+            return idle_w + parts(products) @ np.array(of.weights) * scale
 
         (run,) = held_to(expected_w, [product], np.array([limit_w]))
         return run, float(expected_w([run])[0])

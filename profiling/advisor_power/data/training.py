@@ -152,7 +152,6 @@ class _InputModel:
     trees: Mapping[str, Any]
 
     def __call__(self, points: _Points) -> Floats:
-        """Expected power, W."""
         if missing := {p.dtype for p in points} - self.weights.keys():
             raise InputError(
                 f"no point of {', '.join(sorted(missing))} was learned from",
@@ -177,24 +176,24 @@ def physics_alone(points: _Points) -> _InputModel:
             raise InputError(
                 f"{dtype} has {len(of)} points", fix=f"measure {_LEAST_POINTS} or more"
             )
-        rows = parts(of) / _above_idle_w(of)[:, None]
         # No weight is negative: a bit that switches saves no power.
         summed: Any = LinearRegression(fit_intercept=False, positive=True)
-        weights[dtype] = summed.fit(rows, np.ones(len(of))).coef_
+        weights[dtype] = summed.fit(parts(of) / _above_idle_w(of)[:, None], np.ones(len(of))).coef_
     return _InputModel(weights, {})
 
 
 def physics_and_trees(points: _Points) -> _InputModel:
     """The model."""
     weights = physics_alone(points).weights
-    trees = {
-        dtype: PriorRegressor(prior_column=0).fit(
-            np.column_stack([parts(of) @ weights[dtype], columns(of)]),
-            _above_idle_w(of),
-        )
-        for dtype, of in _by_type(points).items()
-    }
-    return _InputModel(weights, trees)
+    return _InputModel(
+        weights,
+        {
+            dtype: PriorRegressor(prior_column=0).fit(
+                np.column_stack([parts(of) @ weights[dtype], columns(of)]), _above_idle_w(of)
+            )
+            for dtype, of in _by_type(points).items()
+        },
+    )
 
 
 def residuals_of(points: _Points, expected_w: Floats) -> Residuals:
@@ -243,8 +242,12 @@ def expected(fitted: FittedPower, cards: MeasuredCards, points: _Points) -> Floa
         product, _ = cards.product(
             p.dtype, p.shape, p.features, units=p.units, gpu_model=p.gpu_model
         )
-        rate, clock_mhz = product.flop_per_s, product.clock_mhz
-        return replace(p, idle_w=product.idle_w, flop_per_s=rate, clock_mhz=clock_mhz)
+        return replace(
+            p,
+            idle_w=product.idle_w,
+            flop_per_s=product.flop_per_s,
+            clock_mhz=product.clock_mhz,
+        )
 
     limits_w = np.array([p.power_w if p.held_back else cards.limit_w(p.gpu_model) for p in points])
     run = held_to(fitted, list(map(free, points)), limits_w)
@@ -302,9 +305,10 @@ def noise_floor(points: _Points) -> float | None:
     Energy above idle for each operation; the median is of one card, type, shape and number of SMs.
     None: none was measured twice.
     """
-    references = grouped((p for p in points if p.is_reference), _kind).values()
     repeated = [
-        [(p.power_w - p.idle_w) / p.flop_per_s for p in of] for of in references if len(of) > 1
+        [(p.power_w - p.idle_w) / p.flop_per_s for p in of]
+        for of in grouped((p for p in points if p.is_reference), _kind).values()
+        if len(of) > 1
     ]
     off = [abs(e / float(np.median(energies)) - 1) for energies in repeated for e in energies]
     return float(np.mean(off)) if off else None
@@ -351,9 +355,8 @@ def fit_inputs(
     # type that has only one pattern with finite sums all points do.
     finite = {(p.dtype, p.group) for p in drawn if not p.features["sum_non_finite"]}
     patterns = Counter(dtype for dtype, _ in finite)
-    few = {p.dtype for p in drawn if patterns[p.dtype] < 2}
-    telling = np.array([p.dtype in few or not p.features["sum_non_finite"] for p in drawn])
-    residuals = residuals_of(drawn, held_out["model"][0]).take(telling)
+    telling = [patterns[p.dtype] < 2 or not p.features["sum_non_finite"] for p in drawn]
+    residuals = residuals_of(drawn, held_out["model"][0]).take(np.array(telling))
     figures = errors_of(drawn, held_out)
     if real:  # tensors of networks, by what drawn operands teach
         cards = measured_cards(drawn)

@@ -12,7 +12,6 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import astuple, dataclass, replace
 from datetime import datetime
-from functools import partial
 from typing import Protocol
 
 from advisor.core.gpu import MEMORY_PART, WHOLE, Gpu, Share
@@ -59,17 +58,6 @@ class _Part:
 
     targets: tuple[Target, ...]
     processes: _Clients
-
-
-def _fits(max_clients: int, memory_mib: float | None, processes: _Clients) -> bool:
-    """Whether all of them can stand ready on the GPU together."""
-    if len(processes) > max_clients or not all(r.job.progress.gate for r in processes):
-        return False
-    if memory_mib is None:
-        return True
-    needs_mib = [spec.job.memory_mib for spec in processes]
-    sizes_mib = [need for need in needs_mib if need is not None]
-    return len(sizes_mib) == len(needs_mib) and sum(sizes_mib) <= MEMORY_PART * memory_mib
 
 
 def _parts(targets: Iterable[Target], fits: _Fits) -> list[list[_Part]]:
@@ -151,7 +139,17 @@ def cut(
     # until nothing fits. Each target comes once; of those of the same jobs that do not fit
     # together the first ones come into the first group. Without `memory_mib` the memory is not
     # looked at.
-    fits = partial(_fits, max_clients, memory_mib)
+
+    def fits(processes: _Clients) -> bool:
+        """Whether all of them can stand ready on the GPU together."""
+        if len(processes) > max_clients or not all(r.job.progress.gate for r in processes):
+            return False
+        needs_mib = [spec.job.memory_mib for spec in processes]
+        sizes_mib = [need for need in needs_mib if need is not None]
+        return memory_mib is None or (
+            len(sizes_mib) == len(needs_mib) and sum(sizes_mib) <= MEMORY_PART * memory_mib
+        )
+
     begun, left = list[_Part](), list[_Part]()
     for parts in _parts(order, fits):
         # Parts of a pair that had to be cut each begin a group, so that no two cut pairs share one

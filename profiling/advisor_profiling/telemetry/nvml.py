@@ -170,17 +170,17 @@ class _Gpm:
         for position, name in enumerate(wanted):
             request.metrics[position].metricId = METRICS[name]
         call("nvmlGpmMetricsGet", request)
-        return {name: _value(request.metrics[place]) for place, name in enumerate(wanted)}
+        answers = {name: request.metrics[place] for place, name in enumerate(wanted)}
+        # Any code but success is about this metric alone: what breaks the GPU fails the call.
+        return {
+            name: float(of.value) if of.nvmlReturn == 0 and math.isfinite(of.value) else None
+            for name, of in answers.items()
+        }
 
     def close(self) -> None:
         for sample in self._samples:
             call("nvmlGpmSampleFree", sample)
         self._samples = []
-
-
-def _value(answer: Any) -> float | None:
-    # Any code but success is about this metric alone: what breaks the GPU fails the call.
-    return float(answer.value) if answer.nvmlReturn == 0 and math.isfinite(answer.value) else None
 
 
 AVERAGE, INSTANT = 185, 186
@@ -510,11 +510,7 @@ def _set_power_limit(gpu_uuid: str, limit_w: float) -> None:
             ) from error
 
 
-def main(gpu_uuid: str) -> None:
-    """Put the limit back, unless a process of advisor holds the GPU: that one has done so."""
-    with suppress(BusyError), gpu_lock((settings := read_settings()).lock_dir, gpu_uuid):
-        put_back(gpu_uuid, settings.runtime_dir)
-
-
 if __name__ == "__main__":
-    main(sys.argv[1])
+    # A process of advisor that holds the GPU has put the limit back.
+    with suppress(BusyError), gpu_lock((settings := read_settings()).lock_dir, sys.argv[1]):
+        put_back(sys.argv[1], settings.runtime_dir)

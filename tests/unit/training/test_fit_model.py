@@ -303,7 +303,7 @@ def test_neither_the_gpu_model_nor_the_job_is_learned_from(both: Data) -> None:
         mask = both.rows.gpu_model == name
         carried = carry_over(both.rows, mask, name, spy(seen))
         tested = both.rows.take(mask)
-        assert len(carried.held_out) == sum(int(tested.of(job).sum()) for job in tested.jobs)
+        assert len(carried.held_out.row) == sum(int(tested.of(job).sum()) for job in tested.jobs)
         assert set(carried.held_out.left_out.tolist()) == set(tested.jobs)
         assert all(name not in learned.gpu_model for learned, _ in seen)
         for learned, asked in seen:

@@ -180,7 +180,7 @@ def test_errors_of_servers_are_of_what_they_could_do() -> None:
     def found(rows: Rows, expected: float) -> Residuals:
         return residuals_of(rows, as_measured(rows, expected, expected), SPEED_LEARNER)
 
-    count = len(as_measured(rows))
+    count = len(as_measured(rows).row)
     np.testing.assert_allclose(found(rows, 1.6).values, np.full(count, -np.log(1.6)))
     # Short by less than twice what chance makes: nothing to see either.
     assert len(found(rows.assign(speed_b=0.965 * ones), 1.6)) == 0

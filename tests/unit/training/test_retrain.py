@@ -468,7 +468,7 @@ def compared(
     tests = pd.DataFrame(both, columns=["left_out", "job_a", "job_b"])
     tests = tests.assign(error=0.1, regret=np.nan)
     challenger = tests.assign(error=0.1 - gain + noise * NOISE[: len(tests)])
-    return compare(tests, challenger, {ALL: np.ones(len(tests), dtype=bool)})
+    return tuple(compare(tests, challenger, {ALL: np.ones(len(tests), dtype=bool)}))
 
 
 @pytest.mark.parametrize("factor", [1.0, 1.1])
