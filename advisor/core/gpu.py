@@ -447,6 +447,22 @@ def vendor_of(gpu_model: str) -> Vendor:
     return "amd" if _AMD.search(gpu_model) else "nvidia"
 
 
+def named_model(wanted: str, models: Iterable[str]) -> str:
+    """The GPU model of that name, or the one whose name it is a part of; itself where none is.
+
+    Raises:
+        InputError: it is a part of the names of several.
+    """
+    there = {*models}
+    near = there & {wanted} or {m for m in there if wanted.casefold() in m.casefold()}
+    if len(near) > 1:
+        raise InputError(
+            f"{wanted} is a part of several names: {', '.join(sorted(near))}",
+            fix="choose one of them: --gpu-model, or `gpu_model` in a request",
+        )
+    return next(iter(near), wanted)
+
+
 def quantum(units_total: int, vendor: Vendor) -> int:
     """Units between two counts that can be granted: a pair of SMs, or one CU on each XCD."""
     return _XCDS.get(units_total, 1) if vendor == "amd" else SM_QUANTUM

@@ -193,9 +193,12 @@ def unknown_job(
         f", with {_called(name)} for it" if _called(name) != name else ""
     )
     near = difflib.get_close_matches(name.lower(), names)
+    with_profile = (
+        f"; if it has a profile, write `command:` into {name}.yaml there" if again else ""
+    )
     return InputError(
         f"there is no job {name}{among}",
-        why="its command is unknown" if among else "nothing was measured of it",
+        why=f"its command is unknown{with_profile}" if among else "nothing was measured of it",
         fix=f"similar names: {', '.join(near)}" if near else "names: advisor jobs --bundled",
         steps=[measure, then] if again else [measure],
     )

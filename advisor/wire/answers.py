@@ -828,6 +828,7 @@ class Placement:
         timed_out: The time was up before the search had ended.
         bundled_profiles: Jobs whose profile came with advisor.
         warnings: What may be less certain than it looks.
+        risks: Of the warnings those of limits that plans like this one broke when measured.
         card: What the power was corrected by; None: it was not.
         power_limit_w: Of each card, W, asked for or to keep `rack_power_w`; None: as it is.
     """
@@ -850,6 +851,7 @@ class Placement:
     timed_out: bool
     bundled_profiles: tuple[str, ...]
     warnings: tuple[str, ...]
+    risks: tuple[str, ...] = ()
     model: ModelName
     card: CardPower | None = None
     power_limit_w: float | None = None

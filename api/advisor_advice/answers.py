@@ -593,9 +593,13 @@ def best_partners(
 ) -> Partners:
     """The ten partners with which most GPU time is saved, where the jobs are to share.
 
+    Jobs that did not come with advisor go first: the others are examples.
+
     Raises:
-        InputError: the job has no profile, or there is not just one GPU model that it could be on.
+        InputError: the job has no profile, there is not just one GPU model that it could be on, or
+            a limit is not for this job.
         ModelError: there is no model, or it is damaged.
+        NoSplitError: the job does not even keep its limits alone.
         StoreError: the store cannot be read.
     """
     profile_set = find_profiles([job, job], settings, gpu_model)
@@ -604,14 +608,24 @@ def best_partners(
     inputs = AdvisorInputs.read(ProfileSet(every, ()), settings, any_of=True)
     filled, _ = inputs.profile_set.with_idle_power_filled(inputs.model.manifest.fill)
     there, profiles = inputs.conditions.applied(OptionPredictor(inputs.model), filled.profiles)
-    request = request.with_card_memory(profile_set.a.gpu_model)
+    request.check_limits(profile_set.profiles)
+    promised = promised_p99_ms((p.job for p in profiles), settings.jobs_dir)
+    request = replace(
+        request.with_card_memory(profile_set.a.gpu_model),
+        max_p99_ms={**promised, **request.max_p99_ms},
+    )
+    if broken := request.violations_alone(profile_set.a):
+        raise NoSplitError(f"{job} cannot keep its limits beside any job: {broken[0].text}")
     partners: list[Partner] = []
     for other in profiles:
         pair = (profiles[0], other)
         outlook = Outlook(pair, there, inputs.checked, inputs.conditions.splits_of(pair))
         with suppress(InputError, NoSplitError):
-            partners += partner_of(decide(outlook, request))
-    partners.sort(key=lambda p: (p.verdict != "share", -p.gpu_time_saved.value))
+            partners += partner_of(decide(outlook, request.of(pair)))
+    examples = {point.job for point in bundled_solo_points()}
+    partners.sort(
+        key=lambda p: (p.partner in examples, p.verdict != "share", -p.gpu_time_saved.value)
+    )
     used_mib, card_mib = profile_set.a.memory_used_mib, request.memory_mib
     return Partners(
         job=job,

@@ -98,6 +98,8 @@ def advise(
             "--cores": cores,
             "--fine": fine,
             "--power-limit": power_limit,
+            "--gpu-uuid": gpu_uuid,
+            "--profiles": profiles,
         }
         if given := [name for name, value in of_several.items() if value]:
             raise InputError(
@@ -108,6 +110,8 @@ def advise(
         limits = Request(
             policy=settings.policy.with_(objective, min_gain),
             min_speed=min_speeds(least, names),
+            max_p99_ms=by_job_ms,
+            default_max_p99_ms=for_all_ms,
             max_power_w=max_power,
             memory_mib=memory_mib,
         )

@@ -18,7 +18,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from advisor.core.gpu import ADVISED_JOBS, WHOLE, Split, vendor_of, without_limits
+from advisor.core.gpu import ADVISED_JOBS, WHOLE, Split, named_model, vendor_of, without_limits
 from advisor.core.job import check_single_gpu
 from advisor.core.objectives import NORMAL_90
 from advisor.core.records import (
@@ -331,14 +331,9 @@ def begun_store(settings: Settings) -> AbstractContextManager[Store | None]:
 
 
 def _in_common(by_name: Mapping[str, ProfilesOfJob], wanted: str | None) -> set[str]:
-    """GPU models that all jobs were profiled on; only the wanted one, or those it is a part of."""
+    """GPU models that all jobs were profiled on; only the wanted one, if any is."""
     models = set[str].intersection(*(set(of_job.profiles) for of_job in by_name.values()))
-    return models if wanted is None else _named(models, wanted)
-
-
-def _named(models: Collection[str], wanted: str) -> set[str]:
-    """Of GPU models that one, or those that it is a part of."""
-    return {*models} & {wanted} or {m for m in models if wanted.casefold() in m.casefold()}
+    return models if wanted is None else models & {named_model(wanted, models)}
 
 
 def _common_model(
@@ -358,7 +353,7 @@ def _common_model(
             fix="choose one of them: --gpu-model, or `gpu_model` in a request",
         )
     models = dict.fromkeys(model for name in names for model in profiles[name])
-    near = models if wanted is None else sorted(_named(models, wanted)) or [wanted]
+    near = models if wanted is None else [named_model(wanted, models)]
     lacking = {model: [n for n in chosen if model not in profiles[n]] for model in near}
     nearest = min(lacking, key=lambda model: len(lacking[model]))
     named, rest = lacking[nearest][:_NAMED], len(lacking[nearest]) - _NAMED

@@ -444,6 +444,7 @@ def _to_wire(
         timed_out=plan.timed_out,
         bundled_profiles=tuple(sorted({name for of in inputs for name in of.profile_set.bundled})),
         warnings=warnings,
+        risks=tuple(_at_the_power_limit(plan)),
         model=wire.ModelName(version=manifest.version, gpu_models=manifest.gpu_models),
         card=card,
     )

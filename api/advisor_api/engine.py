@@ -15,6 +15,7 @@ from cachetools import LRUCache
 from prometheus_client.core import CounterMetricFamily
 from prometheus_client.registry import Collector
 
+from advisor.core.gpu import named_model
 from advisor.decide.decision import Decision
 from advisor.errors import AdvisorError, BusyError, InputError, NoSplitError
 from advisor.formats.job_file import load_job
@@ -433,8 +434,9 @@ class Engine(Collector):
         Raises:
             InputError: a job that is named has no profile there.
         """
-        gpu_model = request.gpu_model or BUNDLED_MODEL
         rows = await asyncio.to_thread(self.jobs.rows, "", _MOST_ROWS)
+        models = (row.gpu_model for row in rows if row.gpu_model)
+        gpu_model = named_model(request.gpu_model or BUNDLED_MODEL, models)
         by_source = sorted(rows, key=lambda row: (row.source == "bundled", row.job))
         names = list(dict.fromkeys(request.jobs)) or [
             row.job for row in by_source if row.gpu_model == gpu_model

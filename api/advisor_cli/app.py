@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 import typer
 
 import advisor
-from advisor.core.wording import PrintableFormatter
+from advisor.core.wording import PrintableFormatter, folded
 from advisor.errors import BROKEN_PIPE, DISTRIBUTION, AdvisorError, InputError, exit_codes, install
 from advisor.settings import KEYS, config_path, read_settings, variable_of, written
 from advisor_cli.console import (
@@ -23,9 +23,11 @@ from advisor_cli.console import (
     LazyGroup,
     as_json_text,
     imported,
+    plain_console,
     plain_table,
     print_table,
     say,
+    say_lines,
     with_places,
 )
 
@@ -235,7 +237,12 @@ def _fail(error: AdvisorError) -> NoReturn:
     if "--json" in sys.argv:
         with suppress(OSError):  # the disk that is full may be that of the output
             say(as_json_text({"error": {"code": error.code, "message": with_places(str(error))}}))
-    say(with_places("advisor: " + "\n".join(error.lines())), err=True)
+    lines = with_places("advisor: " + "\n".join(error.lines())).split("\n")
+    if sys.stderr.isatty():
+        width = plain_console(stderr=True).width
+        # A step is a command to be pasted.
+        lines = [line if line.startswith("  ") else folded(line, width) for line in lines]
+    say_lines(lines, err=True)
     sys.exit(error.exit_code)
 
 

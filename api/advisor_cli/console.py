@@ -158,19 +158,47 @@ def table_of(columns: Columns[T], rows: Iterable[T], whole: Collection[str] = ()
     return plain_table(headings, texts, whole)
 
 
-def print_table(table: Table, width: int = 80) -> None:
+# Characters; longer ones, such as paths, are broken where a table is too wide for the terminal.
+_LONGEST_WORD = 40
+
+
+def print_table(table: Table) -> None:
     """Print a table; in a pipe nothing is cut off, and no line ends in spaces.
 
-    It is drawn for a screen of `width` at least; lines wrap where that is narrower.
+    In a terminal the widest columns wrap, between words: names are there to be typed.
     """
     if sys.stdout.isatty():
-        plain_console(least=width).print(table)
+        console = plain_console()
+        console.width = max(console.width, _fit(table, console.width))
+        console.print(table)
         return
     console = plain_console(width=PIPE_WIDTH)
     with console.capture() as drawn:
         console.print(table)
     for line in drawn.get().splitlines():
         typer.echo(line.rstrip())
+
+
+def _fit(table: Table, most: int) -> int:
+    """Set the widths of columns so that a table has `most` characters, or the fewest that it can.
+
+    Returns:
+        How wide it is.
+    """
+    columns = [[str(cell) for cell in (of.header, *of.cells)] for of in table.columns]
+    widths = [max(map(len, texts)) for texts in columns]
+    least = [
+        width
+        if column.no_wrap
+        else min(_LONGEST_WORD, max(map(len, re.split(r" (?!%)", " ".join(texts)))))
+        for column, texts, width in zip(table.columns, columns, widths, strict=True)
+    ]
+    gaps = 2 * (len(widths) - 1)
+    while sum(widths) + gaps > most and (wide := [n for n, w in enumerate(widths) if w > least[n]]):
+        widths[max(wide, key=widths.__getitem__)] -= 1
+    for column, width in zip(table.columns, widths, strict=True):
+        column.width = width
+    return sum(widths) + gaps
 
 
 # Of a line in a pipe; in a terminal lines end where it ends.
@@ -215,7 +243,9 @@ WithBundled: TypeAlias = Annotated[
 
 WithLaunches: TypeAlias = Annotated[
     bool,
-    typer.Option("--launches/--no-launches", help="Learn from the launches of this host as well"),
+    typer.Option(
+        "--launches/--no-launches", help="Learn from the launches of this host as well (default)"
+    ),
 ]
 
 ProfilesOption: TypeAlias = Annotated[
@@ -287,7 +317,10 @@ AllowUnsafe: TypeAlias = Annotated[
 
 LogLevel: TypeAlias = Annotated[
     Literal["debug", "info", "warning", "error"],
-    typer.Option(help="Log level; requests are logged at info"),
+    typer.Option(
+        metavar="LEVEL",
+        help="Log level: debug, info, warning or error; requests are logged at info",
+    ),
 ]
 
 LogFormat: TypeAlias = Annotated[
@@ -404,6 +437,18 @@ def _readable(command: Any) -> Any:
     command.help = with_places("\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs))
     for parameter in command.get_params(typer.Context(command, **HELP)):
         _name_no_type(parameter)
+    command.format_help = functools.partial(_format_help, command, command.format_help)
     for part in getattr(command, "commands", {}).values():
         _readable(part)
     return command
+
+
+def _format_help(command: Any, print_help: Callable[..., None], *of: Any) -> None:
+    """Print help with short types and one column of names, or neither names nor words have room."""
+    for parameter in command.params:
+        if getattr(parameter, "min", None) is not None:
+            parameter.metavar = "N"  # its range stands beside it
+        if off := getattr(parameter, "secondary_opts", ()):
+            parameter.opts, parameter.secondary_opts = [*parameter.opts, f"\n{off[0]}"], []
+            parameter.show_default = False
+    print_help(*of)

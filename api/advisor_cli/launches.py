@@ -882,7 +882,8 @@ def launch(
         bool,
         typer.Option(
             "--limit-memory/--no-memory-limit",
-            help="Limit the GPU memory of each job to what the needs of the others leave (MPS)",
+            help="Limit the GPU memory of each job to what the needs of the others leave "
+            "(MPS; default)",
         ),
     ] = True,
     when_one_ends: Annotated[
@@ -1085,10 +1086,11 @@ def _plan_lines(spec: LaunchSpec, gpu: Gpu | None, settings: Settings) -> Iterat
             yield f"  first those with a gate run alone for {pair.alone_s:g} s each"
         yield from (f"  memory: {_memory_text(memory)}" for memory in pair.memory(card_mib))
         if pair.forecast:
-            yield f"  {_expected(pair, pair.forecast)}"
+            yield folded(_expected(pair, pair.forecast), _LINE_WIDTH, "  ")
             if spec.when_one_ends == "keep":
-                yield from dict.fromkeys(_rests(pair, pair.forecast))
-    yield from (f"! {note}" for note in spec.notes)
+                rests = dict.fromkeys(_rests(pair, pair.forecast))
+                yield from (folded(rest, _LINE_WIDTH, "  ") for rest in rests)
+    yield from (folded(note, _LINE_WIDTH, "! ") for note in spec.notes)
 
 
 def _memory_text(memory: MemoryFit) -> str:
@@ -1117,7 +1119,7 @@ def _rests(pair: LaunchSet, forecast: Forecast) -> Iterator[str]:
         if saved := forecast.jobs[n].rest_energy_saved:
             ended = (*names[:n], *names[n + 1 :])
             yield (
-                f"  once {counted(ended)} {'have' if len(ended) > 1 else 'has'} ended, {names[n]} "
+                f"once {counted(ended)} {'have' if len(ended) > 1 else 'has'} ended, {names[n]} "
                 f"goes on under its limit: {less_or_more(saved)} energy than its work takes on the "
                 "whole GPU"
             )

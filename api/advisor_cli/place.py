@@ -269,8 +269,6 @@ def _more_gpus(texts: Sequence[str], first: str | None) -> dict[str, int]:
 
 _Seats: TypeAlias = tuple[tuple[str, float], ...]
 
-_WIDTH = 110
-
 # GPUs of a queue whose jobs are listed; there can be thousands, and --json has all.
 _GPUS = 12
 
@@ -281,7 +279,8 @@ _FEW = 4
 def _show(
     placement: Placement, prices: Prices, *, pairs: bool, schedule: bool, notes: bool
 ) -> None:
-    queue, remarks = placement.queue, [*_remarks(placement)]
+    queue, risks = placement.queue, placement.risks
+    remarks = [remark for remark in _remarks(placement) if remark not in risks]
     when = "when and where" if queue else "launches"
     options = f"--pairs (all sets) --schedule ({when}) --notes ({len(remarks)}) --json"
     pools = listed(f"{pool.used} of {pool.gpus} {pool.gpu_model}" for pool in placement.gpus)
@@ -306,10 +305,10 @@ def _show(
     )
     if pairs:
         console.print(Text("all sets", style="bold"))
-        print_table(table_of(_SET_COLUMNS, placement.sets), _WIDTH)
+        print_table(table_of(_SET_COLUMNS, placement.sets))
     if schedule and queue:
         console.print(Text("the whole queue to its end", style="bold"))
-        print_table(table_of(_PLAN_COLUMNS, plans.items()), _WIDTH)
+        print_table(table_of(_PLAN_COLUMNS, plans.items()))
     if schedule:
         console.print(Text(when, style="bold"))
         for line in _gpus(placement.sets, queue) if queue else _launches(placement):
@@ -334,6 +333,7 @@ def _lines(placement: Placement) -> Iterator[tuple[str, str]]:
     of = "demand" if is_server else "speed alone"
     limit = f" at {placement.power_limit_w:g} W" if placement.power_limit_w else ""
     yield "Slowest", f"{job}, {percent(speed)} of its {of}{limit}"
+    yield from (("Risk", risk) for risk in placement.risks)
 
 
 def _from_now_on(placement: Placement) -> Iterator[tuple[str, str]]:
@@ -437,7 +437,7 @@ _SET_COLUMNS: Columns[SeatedSet] = (
     ("times", lambda seated: seated.count),
     ("GPU", lambda seated: seated.gpu_model),
     ("jobs, as of advisor launch", lambda seated: seated.launch),
-    ("speeds", _shared_only(lambda seated: " ".join(percent(job.speed) for job in seated.jobs))),
+    ("speeds, %", _shared_only(lambda s: " ".join(f"{100 * job.speed:.0f}" for job in s.jobs))),
     (
         "p99 ms, at most",
         lambda seated: (

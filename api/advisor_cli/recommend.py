@@ -155,9 +155,11 @@ def _words_for(placer: str, d: Decision) -> Pasted:
 def _show_partners(partners: Partners) -> None:
     """Print partners, the best size alone and how many copies there is memory for."""
     job, best = partners.job, partners.partners
-    headline = (
-        f"PARTNERS of {job} on one GPU ({partners.gpu_model}): the {len(best)} best of "
-        f"{partners.looked_at} jobs, and what is saved against separate GPUs"
+    number = f"{partners.looked_at} jobs"
+    headline = f"PARTNERS of {job} on one GPU ({partners.gpu_model}): " + (
+        f"the {len(best)} best of {number}, and what is saved against separate GPUs"
+        if best
+        else f"none of {number} saves anything beside it within these limits"
     )
     price: Columns[Partner] = [("cost", lambda p: _less(p.cost_saved))]
     columns: Columns[Partner] = [
@@ -182,7 +184,8 @@ def _show_partners(partners: Partners) -> None:
         "Next": f"advisor recommend {job} {best[0].partner}" if best else "",
     }
     shown = tuple((name, line) for name, line in lines.items() if line)
-    print_screen(Said(headline=headline, lines=shown), table_of(columns, best))
+    table = table_of(columns, best) if best else None
+    print_screen(Said(headline=headline, lines=shown), table)
 
 
 def _less(saved: Interval | None) -> str:

@@ -13,7 +13,7 @@ from rich.console import Group
 from rich.live import Live
 from rich.text import Text
 
-from advisor.core.gpu import CARD_UNITS, MEMORY_MIB, WHOLE, Gpu, vendor_of
+from advisor.core.gpu import CARD_UNITS, MEMORY_MIB, WHOLE, Gpu, named_model, vendor_of
 from advisor.core.job import Job
 from advisor.core.records import grouped
 from advisor.core.wording import as_requested, count_of, energy_text, less_or_more, listed
@@ -593,8 +593,7 @@ def _check_ends(jobs: Sequence[Job]) -> None:
 
 def _assumed(text: str, gpu_model: str) -> list[Gpu]:
     """GPUs that need not be there, with what is known of their model."""
-    names = [model for model in MEMORY_MIB if gpu_model.casefold() in model.casefold()]
-    model = names[0] if len(names) == 1 else gpu_model
+    model = named_model(gpu_model, MEMORY_MIB)
     return [
         Gpu(
             uuid=name,

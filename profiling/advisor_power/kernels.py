@@ -34,7 +34,7 @@ from typing import Any, TextIO, TypeAlias
 
 import numpy as np
 
-from advisor.core.gpu import Gpu
+from advisor.core.gpu import Gpu, named_model
 from advisor.core.records import Counters
 from advisor.core.telemetry import COUNTERS, POWER_CAPS, counters_of
 from advisor.core.wording import listed
@@ -699,15 +699,19 @@ def recorded_kernel(
         StoreError: the installation is damaged.
     """
     table = bundled_kernels()
+    named = gpu_model and named_model(gpu_model, (report.gpu_model for report in table))
     reports = [
         report
         for report in table
         if (report.operation, report.before) == (operation, before)
         and units in (None, report.units)
-        and gpu_model in (None, report.gpu_model)
+        and named in (None, report.gpu_model)
     ]
     if not reports:
-        there = sorted({_words(report.operation, report.before, report.units) for report in table})
+        there = sorted(
+            f"{_words(report.operation, report.before, report.units)} on {report.gpu_model}"
+            for report in table
+        )
         more = f", and {len(there) - _NAMED} more" if len(there) > _NAMED else ""
         raise InputError(
             f"{_words(operation, before, units)} is not among the measured kernels that come with "

@@ -61,6 +61,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 import numpy as np
 import numpy.typing as npt
 
+from advisor.core.gpu import named_model
 from advisor.core.telemetry import ENERGY_GPU, POWER_GPU, POWER_MEMORY, TelemetrySource
 from advisor.core.wording import listed
 from advisor.errors import InputError, SourceError
@@ -293,9 +294,10 @@ def recorded_sensor(gpu_model: str | None = None) -> tuple[SensorRecord, Trace]:
         StoreError: the installation is damaged.
     """
     records = bundled_sensors()
-    of_model = next((r for r in records if gpu_model in (None, r.gpu_model)), None)
+    models = sorted({r.gpu_model for r in records})
+    named = gpu_model and named_model(gpu_model, models)
+    of_model = next((r for r in records if named in (None, r.gpu_model)), None)
     if of_model is None:
-        models = sorted({r.gpu_model for r in records})
         raise InputError(
             f"no recording of a power sensor{f' of {gpu_model}' if models else ''} comes with "
             "advisor",

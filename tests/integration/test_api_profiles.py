@@ -306,6 +306,7 @@ def test_changes_need_their_scope(
 
 
 def test_what_is_not_there_is_404(empty: Api) -> None:
+    assert empty.ask("GET", "/v1/profiles/fft?gpu_model=h200").status_code == 200
     for path in ("/v1/profiles/nope", "/v1/profiles/fft?gpu_model=A100", "/v1/models/v1"):
         assert error_of(empty.ask("GET", path))[:2] == (404, "not-found")
 

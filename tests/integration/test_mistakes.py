@@ -278,6 +278,28 @@ def test_tables_and_lines_hold_markup_as_text(capsys: pytest.CaptureFixture[str]
     assert (said.count(MARKUP), said.count("\n"), r"\nb" in said) == (3, 3, True)
 
 
+def test_a_table_breaks_no_name(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The widest column wraps first, and a part keeps its sign."""
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "48")
+    monkeypatch.setenv("TERM", "xterm")
+    cells = ["wav2vec2-infer-waiting", "96.4 %", "counter-mismatch noisy-rate"]
+    print_table(plain_table(["job", "time saved", "flags"], [cells]))
+    rows = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
+    assert rows[-2:] == ["wav2vec2-infer-waiting  96.4 %  counter-mismatch", f"{'':32}noisy-rate"]
+
+
+def test_an_error_wraps_between_words(advisor: Advisor, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "60")
+    monkeypatch.setenv("TERM", "xterm")
+    lines = advisor("launch", "triad", "z", "--split", "30/70").err.splitlines()
+    assert max(map(len, lines)) > 60
+    assert all(len(line) <= 60 or line.startswith("  1. advisor") for line in lines), lines
+
+
 def test_no_command_has_a_console_of_its_own() -> None:
     folder = ROOT / "api" / "advisor_cli"
     own = {p.name for p in folder.rglob("*.py") if re.search(r"Console\(", p.read_text())}

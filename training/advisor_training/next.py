@@ -259,8 +259,9 @@ def _checks_and_profiles(so_far: MeasuredSoFar) -> Iterator[NextStep]:
 
 
 def _open_pairs(so_far: MeasuredSoFar) -> Iterator[OpenPair]:
-    """Pairs of profiled jobs that fit into memory together, and that no measurement holds for."""
-    names = sorted(so_far.profiles.keys() & set(so_far.jobs))
+    """Pairs of profiled jobs of one GPU that fit into memory, and that no measurement holds for."""
+    profiled = so_far.profiles.keys() & set(so_far.jobs)
+    names = sorted(job for job in profiled if so_far.profiles[job].gpus == 1)
     memory_mib = MEMORY_MIB.get(so_far.gpu_model)
     uses = {job: _use_of(so_far.profiles[job]) for job in names}
     for a, b in itertools.combinations_with_replacement(names, 2):

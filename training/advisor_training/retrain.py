@@ -792,14 +792,19 @@ def _challenged(
 ) -> RetrainReport:
     """Train a challenger where there is something to learn, and promote it unless it is worse."""
     registry, draft, old = where
-    made_from = training_set(sifted.accepted)
-    if made_from.facts.sha256 == old.dataset.sha256:
+    accepted, known = sifted.accepted, learned.ids
+    paired = {job for pair in accepted.pairs for job in pair.jobs}
+    solos = (p.job for p in (*accepted.profiled, *accepted.references) if p.point_id not in known)
+    # A profile of a job that is in no pair says nothing of jobs together.
+    is_apart = paired.isdisjoint(solos) and {p.point_id for p in accepted.pairs} <= known
+    made_from = training_set(accepted)
+    if is_apart or made_from.facts.sha256 == old.dataset.sha256:
         return replace(report, why="nothing of what is new can be learned from")
     trained = fit_model(made_from.rows, on_stage("training the challenger"), made_from.blind)
-    ids = json.dumps(sorted(sifted.accepted.ids), indent=0).encode() + b"\n"
+    ids = json.dumps(sorted(accepted.ids), indent=0).encode() + b"\n"
     artefact = make_artefact(made_from, trained, now, {POINTS: ids})
     checked, rows = usable_points(with_flags(learned)), made_from.rows
-    compared = _compare_with(checked, sifted.accepted, rows, trained.held_out, on_stage)
+    compared = _compare_with(checked, accepted, rows, trained.held_out, on_stage)
     new = artefact.manifest
     jobs = sorted(set(new.dataset.jobs) - set(old.dataset.jobs))
     promote, why = decide(compared, jobs + sorted(set(new.gpu_models) - set(old.gpu_models)))
@@ -812,7 +817,7 @@ def _challenged(
         outcome="kept",
         why=why,
         challenger=new.version,
-        used_points=len(sifted.accepted.ids),
+        used_points=len(accepted.ids),
         compared=compared,
     )
     if not promote:

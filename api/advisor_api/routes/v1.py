@@ -31,7 +31,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import CoreSchema, core_schema
 from starlette.exceptions import HTTPException
 
-from advisor.core.gpu import MOST_JOBS
+from advisor.core.gpu import MOST_JOBS, named_model
 from advisor.core.job import Verdict
 from advisor.core.records import (
     OBSERVATION_WORDS,
@@ -670,6 +670,7 @@ def _profile_page(service: Service, job: str, span: Span) -> ProfilePoints:
     # Points of its own that make no profile leave the bundled one in use.
     has_stored = stored and (not theirs or make_profiles(service.store.solo_points(job=job)))
     models = sorted({row.gpu_model for row in (stored if has_stored else theirs)})
+    span = replace(span, gpu_model=span.gpu_model and named_model(span.gpu_model, models))
     if span.gpu_model is not None and span.gpu_model not in models:
         what = f"{job} was not measured on {span.gpu_model}"
         raise not_found(what, f"It was on {', '.join(models)}")
@@ -910,11 +911,8 @@ def _page(
     kind: type[_Page], name: str, records: Sequence[SensorRecord | KernelReport], span: Span
 ) -> _Page:
     """One page of what is known, the newest first, and where the next one begins."""
-    placed = {
-        _position(record): record
-        for record in records
-        if span.gpu_model in (None, record.gpu_model)
-    }
+    model = span.gpu_model and named_model(span.gpu_model, (r.gpu_model for r in records))
+    placed = {_position(record): record for record in records if model in (None, record.gpu_model)}
     wanted = sorted(
         (
             where

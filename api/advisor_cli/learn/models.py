@@ -32,10 +32,8 @@ from advisor_models.registry import (
 
 app = typer.Typer(help="List, check and choose the models on this host.", no_args_is_help=True)
 
+
 # Headings are never cut off: on a narrow terminal lines wrap.
-_WIDTH = 120
-
-
 def _figure(name: str) -> Callable[[ModelRow], str]:
     """The cell of a figure; empty of a damaged model."""
     return lambda row: (
@@ -55,8 +53,7 @@ _COLUMNS: Columns[ModelRow] = (
     ("GPU models", lambda row: ", ".join(row.gpu_models)),
     ("pairs", lambda row: row.pairs),
     # Figures of manifests, all of them for jobs that the model had not seen.
-    ("oracle %", _figure("oracle_throughput_per_watt_percent")),
-    ("raw oracle %", _figure("oracle_raw_throughput_per_watt_percent")),
+    ("oracle %", _figure("oracle_energy_efficiency_percent")),
     ("rate error %", _figure("rate_mean_error_percent")),
     ("power error %", _figure("power_mean_error_percent")),
     ("state", lambda row: row.error or "ok"),
@@ -73,7 +70,7 @@ def list_(as_json: AsJson = False) -> None:
     if as_json:
         say(as_json_text(models))
     else:
-        print_table(table_of(_COLUMNS, models.models), _WIDTH)
+        print_table(table_of(_COLUMNS, models.models))
 
 
 @app.command("show")
@@ -96,7 +93,7 @@ def show(
     manifest = read_artefact(registry.folder(wanted)).manifest
     say_lines(_lines(wanted, manifest, is_champion=wanted == champion))
     figures = ((name, f"{value:g}") for name, value in manifest.figures.items())
-    print_table(plain_table(("figure", "value"), figures), _WIDTH)
+    print_table(plain_table(("figure", "value"), figures))
 
 
 @app.command("promote")

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from advisor.core.gpu import vendor_of
+from advisor.core.gpu import named_model, vendor_of
 from advisor.core.records import Observation, PairPoint, SoloPoint
 from advisor.errors import StoreError
 from advisor.files import PUBLIC_FILE, replace_file
@@ -26,8 +26,6 @@ from advisor_training.rows import MEASURED_HERE, PointsSource, with_all_bundled
 
 # Under this name the command would hide Python's own `next`.
 app = typer.Typer(invoke_without_command=True)
-
-_WIDTH = 140
 
 _COLUMNS: Columns[NextStep] = (
     ("what", lambda step: f"{step.kind} {' + '.join(step.jobs)}".strip()),
@@ -59,7 +57,8 @@ def show_next(
     points = with_all_bundled(pairs, solos, PointsSource(MEASURED_HERE, len(pairs), len(solos)))
     # That of most points here; of the bundled ones where there are none.
     of_points = Counter(record.gpu_model for record in (*pairs, *solos, *observations))
-    model = gpu_model or max(of_points, key=lambda name: of_points[name], default=GPU_MODEL)
+    most = max(of_points, key=lambda name: of_points[name], default=GPU_MODEL)
+    model = named_model(gpu_model or most, {point.gpu_model for point in points.profiled})
     sound, faults = sound_jobs(settings.jobs_dir)
     say_lines((f"! {fault}" for fault in faults), err=True)
     so_far = measured_so_far(
@@ -121,7 +120,7 @@ def _print(
         say(f"nothing to measure on {so_far.gpu_model} in {minutes:g} minutes")
         return
     say(f"to measure on {so_far.gpu_model}, {minutes:g} GPU minutes at most:")
-    print_table(table_of(_COLUMNS, steps), _WIDTH)
+    print_table(table_of(_COLUMNS, steps))
     profiles = [step for step in steps if step.kind != "pair"]
     commands = list(dict.fromkeys(step.command for step in profiles))
     if pairs := ",".join("+".join(step.jobs) for step in steps if step.kind == "pair"):

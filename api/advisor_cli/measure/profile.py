@@ -203,8 +203,9 @@ class _ProfileRequest:
             InputError: there is none, or not one alone.
         """
         gpus = len(self.gpu.split(","))
-        if self.name is None:
-            job = _named_job(self.what, settings, replayed=self.replayed)
+        if self.name is None or self.replayed:
+            what = self.what if self.name is None else [self.name]
+            job = _named_job(what, settings, replayed=self.replayed)
             if job.gpus != gpus:
                 raise InputError(
                     f"{job.name} holds {count_of(job.gpus, 'GPU')}, and --gpu {self.gpu} names "
@@ -212,7 +213,7 @@ class _ProfileRequest:
                     fix="name as many, such as --gpu 0,1, or set gpus in its job file",
                 )
             return job
-        if self.progress is None and self.pattern is None and not self.replayed:
+        if self.progress is None and self.pattern is None:
             return _searched_job(self.name, self.what, self.gpu, settings)
         kind = self.progress or ("output" if self.pattern else "counter")
         progress = ProgressSettings(kind=kind, unit=self.unit, pattern=self.pattern)

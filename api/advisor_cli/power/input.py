@@ -9,7 +9,7 @@ import typer
 from rich.table import Table
 
 from advisor.core.objectives import Interval
-from advisor.core.wording import count_of
+from advisor.core.wording import count_of, folded
 from advisor.errors import AdvisorError, InputError, JobError
 from advisor.formats.wire import to_plain
 from advisor.settings import read_settings
@@ -105,7 +105,7 @@ def predicted_table(products: Sequence[InputPrediction]) -> Table:
         *PREDICTED,
         ("unlike", lambda product: " ".join(product.unmeasured)),
     )
-    return table_of(columns, products, [name for name, _ in PREDICTED])
+    return table_of(columns, products)
 
 
 def _notes_of(products: Sequence[InputPrediction]) -> Iterator[str]:
@@ -272,15 +272,15 @@ def _predict(
     if as_json:
         say(as_json_text(answer))
         return
-    print_table(predicted_table(answer.predictions), width=140)
+    print_table(predicted_table(answer.predictions))
     # What the predictions rest on, and what of them does not.
     first, manifest = answer.predictions[0], model.manifest
     cards = ", ".join(card.gpu_model for card in manifest.known.cards)
-    say(
+    rest = (
         f"expected of {first.gpu_model}, {first.units} SMs, not measured; {answer.coverage:.0%} "
         f"intervals; model {manifest.version}, {manifest.dataset.points} measured inputs on {cards}"
     )
-    say_lines(_notes_of(answer.predictions))
+    say_lines(folded(line, 80) for line in (rest, *_notes_of(answer.predictions)))
 
 
 def _show(

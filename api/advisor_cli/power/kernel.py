@@ -189,7 +189,6 @@ def _say_power_replay(console: Console, what: str, of: SensorRecord | KernelRepo
     console.print(
         f"REPLAY of a {what} of {of.gpu_model}, {of.gpu_uuid}, driver {of.driver}, measured "
         f"{of.measured_at[:10]}: no GPU is used.",
-        soft_wrap=True,
         highlight=False,
     )
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from advisor.wire.power import InputPoint
 from advisor_data.bundled import input_points_text
 from advisor_power.data.measuring import read_kept
-from advisor_power.data.predictor import bundled_folder
+from advisor_power.data.predictor import BUNDLED
 from advisor_power.data.training import fit_inputs, points_of, write_input_model
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -33,7 +33,7 @@ def main() -> None:
         results = [one for end in ends for one in read_kept(INPUTS / f"{begin}-{end}.jsonl")]
         points, _ = points_of(results)
         trained = fit_inputs(points, gpu_model=gpu_model)
-        manifest = write_input_model(bundled_folder(gpu_model), trained)
+        manifest = write_input_model(BUNDLED / gpu_model.lower().replace(" ", "-"), trained)
         every += trained.points
         print(f"{gpu_model}: {len(trained.points)} points, version {manifest.version}")
     POINTS.write_bytes(input_points_text(every))

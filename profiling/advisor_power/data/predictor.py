@@ -13,7 +13,6 @@ logarithm of measured over physical power above idle.
 import math
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -21,13 +20,13 @@ from typing import TypeVar
 
 import numpy as np
 
-from advisor.core.gpu import check_card_units
+from advisor.core.gpu import check_card_units, named_model
 from advisor.core.objectives import Interval
 from advisor.core.records import grouped
 from advisor.errors import InputError, ModelError
 from advisor.files import open_home
 from advisor.formats.moments import is_utc
-from advisor.formats.wire import read, slug
+from advisor.formats.wire import read
 from advisor.predict.profiles import Floats, rounded
 from advisor.wire.power import (
     FEATURES,
@@ -170,12 +169,13 @@ class MeasuredCards:
 
     def card(self, gpu_model: str | None = None) -> _MeasuredCard:
         """The card of a GPU model; None: the only one."""
-        of_model = [card for card in self.cards if gpu_model in (None, card.gpu_model)]
-        if len(of_model) != 1:
+        names = [*dict.fromkeys(card.gpu_model for card in self.cards)]
+        named = gpu_model and named_model(gpu_model, names)
+        of_model = [card for card in self.cards if named in (None, card.gpu_model)]
+        if not of_model or (named is None and len(names) != 1):
             lack = "no GPU model was named" if gpu_model is None else f"{gpu_model} has no inputs"
             raise InputError(
-                f"{lack}: there are measured ones of "
-                f"{', '.join(card.gpu_model for card in self.cards)}",
+                f"{lack}: there are measured ones of {', '.join(names)}",
                 fix="name one of these as GPU model, or measure: advisor power input",
             )
         return of_model[0]
@@ -410,26 +410,22 @@ def model_folder(home: Path) -> Path:
     return open_home(home, _MODEL_FOLDER)
 
 
-def bundled_folder(gpu_model: str) -> Path:
-    """The folder of the model of a GPU model, if one comes with advisor."""
-    return BUNDLED / slug(gpu_model)
-
-
 def find_input_model(home: Path, gpu_model: str | None = None) -> Path | None:
     """The folder of the model in use; None: there is none.
 
-    A model of this host goes first, unless it is of another GPU model and a bundled one is of the
-    named one; last goes the first bundled model.
+    That of this host goes before those that come with advisor; of a GPU model, the first of it.
+
+    Raises:
+        InputError: none is of that GPU model.
+        ModelError: one of them is damaged; another one does not replace it.
     """
-    folders = [home / _MODEL_FOLDER]
-    if gpu_model is not None:
-        folders.append(bundled_folder(gpu_model))
-        with suppress(ModelError):  # loading a damaged model raises; no other one replaces it
-            known = _read_input_manifest(folders[0]).known
-            if all(card.gpu_model != gpu_model for card in known.cards):
-                folders.reverse()
-    folders += sorted(BUNDLED.glob("*"))
-    return next((folder for folder in folders if (folder / MANIFEST).exists()), None)
+    places = home / _MODEL_FOLDER, *sorted(BUNDLED.glob("*"))
+    folders = [folder for folder in places if (folder / MANIFEST).exists()]
+    if gpu_model is None or not folders:
+        return next(iter(folders), None)
+    cards = {folder: _read_input_manifest(folder).known.cards for folder in folders}
+    wanted = MeasuredCards(tuple(c for of in cards.values() for c in of), ()).card(gpu_model)
+    return next(folder for folder, of in cards.items() if wanted in of)
 
 
 def load_input_model(home: Path, gpu_model: str | None = None) -> "InputPredictor":

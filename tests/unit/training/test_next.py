@@ -208,6 +208,12 @@ def test_jobs_that_do_not_fit_into_memory_are_left_out() -> None:
     assert pairs(on_h100) == []
 
 
+def test_a_job_that_holds_two_gpus_is_in_no_pair() -> None:
+    several = {**KNOWN.profiles, "hog": dataclasses.replace(KNOWN.profiles["hog"], gpus=2)}
+    found = pairs(dataclasses.replace(KNOWN, profiles=several))
+    assert {*found} == {jobs for jobs in pairs(KNOWN) if "hog" not in jobs}
+
+
 @pytest.mark.parametrize(
     ("jobs", "splits"), [(("a", "b"), SPLITS), (("a", "a"), SPLITS_BESIDE_ITSELF)]
 )

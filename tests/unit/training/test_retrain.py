@@ -126,6 +126,14 @@ def test_what_is_left_out_every_night_trains_once(site: Site) -> None:
     assert "nothing new since 2026-02-02" in site.night(2, own).why
 
 
+def test_a_profile_of_a_job_in_no_pair_teaches_nothing(site: Site) -> None:
+    profiled = NEW_POINTS.profiled
+    lone = tuple(replace(p, job="lone") for p in profiled if p.job == profiled[0].job)
+    report = site.night(1, replace(NEW_POINTS, profiled=(*profiled, *lone)))
+    assert (report.outcome, report.new_points, report.left_out) == ("nothing-new", len(lone), ())
+    assert lone
+
+
 @pytest.mark.slow
 def test_more_of_the_same_is_no_worse(site: Site) -> None:
     own = NEW_POINTS | points(made_up.JOBS[:2], "2026-02-03")

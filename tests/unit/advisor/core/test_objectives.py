@@ -437,6 +437,7 @@ def test_words_of_messages(say: Callable[..., str], of: tuple[Any, ...], text: s
     ],
 )
 def test_an_unknown_job_is_answered_with_what_to_do(name: str, fix: str, steps: list[str]) -> None:
-    error = unknown_job(name, ["trainer", "train", "infer"])
+    error = unknown_job(name, ["trainer", "train", "infer"], among=" among the 3")
+    assert (f"write `command:` into {name}.yaml" in error.why) == bool(steps)
     found = [word for word, step in zip(steps, error.steps, strict=True) if word in step]
     assert (error.fix, found) == (fix, steps)

@@ -25,11 +25,13 @@ from advisor_advice import placing
 from advisor_advice.answers import (
     SetAdvisor,
     _best_size,  # pyright: ignore[reportPrivateUsage]
+    best_partners,
     gpu_warnings,
     request_of,
 )
 from advisor_advice.conditions import NOTHING, Conditions, ProfileSet
 from advisor_advice.placing import place_jobs, place_request
+from advisor_data import open_store
 from advisor_data.bundled import bundled_solo_points
 from advisor_models.registry import MOST_PAIRS, OtherGpu
 
@@ -243,6 +245,28 @@ def test_the_size_is_the_smallest_that_keeps_the_speed() -> None:
     assert size
     assert (size.share_percent, size.speed, size.latency_p99_ms) == (30.0, 0.96, 9.0)
     assert _best_size(profile("a")) is None
+
+
+def test_partners_keep_the_latency_that_was_asked_for(tmp_path: Path) -> None:
+    """Of the job itself and of partners that serve; its job file counts as well."""
+    settings = replace(settings_of(tmp_path), jobs_dir=tmp_path)
+    free, kept = (
+        {partner.partner for partner in best_partners("llm-serve-30", settings, request).partners}
+        for request in (Request(), Request(default_max_p99_ms=250.0))
+    )
+    assert kept
+    assert "llm-serve-30" in free - kept
+    (tmp_path / "llm-serve-30.yaml").write_text("command: python serve.py\nmax_p99_ms: 1\n")
+    with pytest.raises(NoSplitError, match="p99 latency of 169 ms, above 1 ms"):
+        best_partners("llm-serve-30", settings, Request())
+
+
+def test_partners_of_this_site_go_before_those_that_came_with_advisor(tmp_path: Path) -> None:
+    settings, points = settings_of(tmp_path), bundled_solo_points({"bert-train-b2"})
+    with open_store(None, settings.home) as store:
+        store.replace_profile("mine", None, [replace(point, job="mine") for point in points])
+    first, *_ = best_partners("llm-serve-30", settings, Request()).partners
+    assert first.partner == "mine"
 
 
 # Placements: by the same policy and the same path as advice on one GPU.

@@ -91,8 +91,11 @@ def test_a_wrong_option_of_evaluate_needs_no_learning() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", COMMANDS)
-def test_help_ends_with_an_example_that_can_becalled(name: str) -> None:
-    """Its options are there, and take these values; -h shows it as --help does."""
+def test_help_ends_with_an_example_that_can_becalled(
+    name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its options are there, and take these values; -h shows it and cuts no name."""
+    monkeypatch.setenv("COLUMNS", "80")
     for words in _leaves(command_line.load(name), name):
         command, _ = called(words)
         before, example = command.help.rsplit("Example: advisor ", 1)
@@ -102,6 +105,7 @@ def test_help_ends_with_an_example_that_can_becalled(name: str) -> None:
         meant.make_context(name, [*options])
         with pytest.raises(SystemExit):
             command.main(["-h"])
+        assert "…" not in capsys.readouterr().out
 
 
 @pytest.mark.slow

@@ -533,8 +533,6 @@ def test_the_model_of_the_host_goes_before_the_bundled_one(
         (tmp_path / folder).mkdir(parents=True)
         (tmp_path / folder / "manifest.json").touch()
         assert predictor.find_input_model(tmp_path / "home") == tmp_path / folder
-        named = "home/input-model" if folder.startswith("home") else "bundled/nvidia-z"
-        assert predictor.find_input_model(tmp_path / "home", "NVIDIA Z") == tmp_path / named
     # A damaged one, such as this, is told, and no other model answers in its place.
     with pytest.raises(ModelError, match="input-model"):
         predictor.load_input_model(tmp_path / "home", "NVIDIA Z")
@@ -547,24 +545,26 @@ def test_a_model_of_another_gpu_goes_after_that_of_the_gpu(
     monkeypatch.setattr(predictor, "BUNDLED", tmp_path / "bundled")
     home, own = tmp_path / "home", tmp_path / "home/input-model"
     made_up_model(own, groups=3, gpu_model="NVIDIA B")
-    for folder in ("bundled/nvidia-a", "bundled/nvidia-b"):
-        (tmp_path / folder).mkdir(parents=True)
-        (tmp_path / folder / "manifest.json").touch()
+    for gpu_model in ("NVIDIA A1", "NVIDIA B"):
+        made_up_model(tmp_path / "bundled" / gpu_model, groups=3, gpu_model=gpu_model)
     assert (
         predictor.find_input_model(home),
         predictor.find_input_model(home, "NVIDIA B"),
-        predictor.find_input_model(home, "NVIDIA A"),
-    ) == (own, own, tmp_path / "bundled/nvidia-a")
-    # Of neither: the answer is that of the host, which says what was measured here.
-    assert predictor.find_input_model(home, "NVIDIA C") == own
-    with pytest.raises(InputError, match="NVIDIA C has no inputs: there are measured ones of"):
-        predictor.load_input_model(home, "NVIDIA C").manifest.known.card("NVIDIA C")
+        predictor.find_input_model(home, "a1"),
+    ) == (own, own, tmp_path / "bundled/NVIDIA A1")
+    for wanted, why in (
+        ("NVIDIA C", "C has no inputs: there are measured ones of NVIDIA B, NVIDIA A1"),
+        ("nvidia", "nvidia is a part of several names: NVIDIA A1, NVIDIA B"),
+    ):
+        with pytest.raises(InputError, match=why):
+            predictor.load_input_model(home, wanted)
 
 
 @pytest.mark.parametrize("gpu_model", ["NVIDIA H100 80GB HBM3", "NVIDIA H200"])
 def test_bundled_models_are_of_their_gpu_and_better_than_what_is_simple(gpu_model: str) -> None:
     """Expected of data whose pattern was left out; their points are among those bundled."""
-    folder = predictor.bundled_folder(gpu_model)
+    folder = predictor.find_input_model(Path("none"), gpu_model)
+    assert folder
     manifest = InputPredictor(folder).manifest
     assert [card.gpu_model for card in manifest.known.cards] == [gpu_model]
     lines = bundled.input_points_text(bundled_input_points()).splitlines()
