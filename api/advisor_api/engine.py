@@ -367,8 +367,7 @@ class Engine(Collector):
         Raises:
             InputError: a job without a profile, or without a window that can be trusted.
         """
-        kept = await self.present.kept()
-        profile_set = await self._profiles(kept, [job], gpu_model)
+        profile_set = await self._profiles(await self.present.kept(), [job], gpu_model)
         return await worked(
             lambda: components_by_share(
                 profile_set.a, [*self._store.solo_points(job=job), *bundled.solo_points()]
@@ -542,8 +541,9 @@ class Engine(Collector):
         whole = {name: of_job for name, of_job in by_name.items() if of_job and of_job.profiles}
         for name in names:
             if name not in whole:
-                near = await asyncio.to_thread(self.jobs.names, kept.change, near=name)
-                raise no_profile(name, near)
+                raise no_profile(
+                    name, await asyncio.to_thread(self.jobs.names, kept.change, near=name)
+                )
         return on_single_gpu(names, whole, gpu_model, power_limit_w=power_limit_w)
 
     async def _loaded(self, kept: _Kept, names: Iterable[str]) -> dict[str, ProfilesOfJob]:
@@ -583,14 +583,16 @@ class Engine(Collector):
         """
         key = profile_set.a.gpu_model, gpu_uuid
         if (conditions := kept.conditions.get(key)) is None:
-            store = self._store if gpu_uuid else None
-            conditions = await asyncio.to_thread(self.present.experience.on_card, *key, store)
+            conditions = await asyncio.to_thread(
+                self.present.experience.on_card, *key, self._store if gpu_uuid else None
+            )
             kept.conditions[key] = conditions
         return replace(conditions, windows=await self._windows(kept, profile_set, any_of))
 
     async def _windows(self, kept: _Kept, profile_set: ProfileSet, any_of: bool) -> Windows:
-        sets = sets_of(sorted(profile.job for profile in profile_set.profiles))
-        if any_of or not kept.together.isdisjoint(sets):
+        if any_of or not kept.together.isdisjoint(
+            sets_of(sorted(profile.job for profile in profile_set.profiles))
+        ):
             return await asyncio.to_thread(self._measured, profile_set, self._store, any_of)
         return self._measured(profile_set, None, any_of)
 

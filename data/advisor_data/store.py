@@ -640,9 +640,12 @@ class Store(OpenDatabase):
             after = span.after.started_at_us, span.after.point_id
             # The first is for the index, which the second alone would not use everywhere.
             matches += [moment <= span.after.started_at_us, place < after]
-        newest = moment.desc(), table.c.point_id.desc()
-        wanted = select(table.c.document).where(*matches).order_by(*newest)
-        most = wanted.limit(span.limit + MOST_OF_MOMENT + 1)
+        most = (
+            select(table.c.document)
+            .where(*matches)
+            .order_by(moment.desc(), table.c.point_id.desc())
+            .limit(span.limit + MOST_OF_MOMENT + 1)
+        )
         with self._reading() as connection:
             # Row by row: a page mostly ends long before all of one moment that it may have.
             streaming = connection.execution_options(stream_results=True)
@@ -729,8 +732,9 @@ def restore(url: str | None, home: Path, file: Path, *, overwrite: bool = False)
             ):
                 _copy(given, ours)
             _check_whole(ours, file)
-            named = "SELECT count(*) FROM sqlite_master WHERE name = ?"
-            if not ours.execute(named, [VERSION_TABLE]).fetchone()[0]:
+            if not ours.execute(
+                "SELECT count(*) FROM sqlite_master WHERE name = ?", [VERSION_TABLE]
+            ).fetchone()[0]:
                 raise InputError(f"{file} is not a copy of an advisor database")
         engine_of_draft = _make_engine(f"sqlite:///{draft}")
         try:
@@ -833,8 +837,9 @@ def _insert(connection: Connection, kind: type[Record], records: Iterable[Record
             for record in signed[begin:][:_AT_ONCE]
         }
         ids = [record.point_id for record in some]
-        wanted = select(table.c.document).where(table.c.point_id.in_(ids))
-        stored = set(_read(connection, kind, wanted))
+        stored = set(
+            _read(connection, kind, select(table.c.document).where(table.c.point_id.in_(ids)))
+        )
         stored_ids |= {of for record, of in some.items() if record in stored}
     rows = [_row_of(record) for record in mine if record.point_id not in stored_ids]
     return connection.execute(insert_new(connection, tables[kind]), rows).rowcount if rows else 0
@@ -916,8 +921,7 @@ def _copy(source: sqlite3.Connection, target: sqlite3.Connection) -> None:
     deadline = time.monotonic() + _PATIENCE_S
 
     def give_up(status: int, _remaining: int, _total: int) -> None:
-        waits = status in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
-        if waits and time.monotonic() > deadline:
+        if status in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED) and time.monotonic() > deadline:
             raise sqlite3.OperationalError("database is locked")
 
     source.backup(target, pages=-1, progress=give_up)

@@ -521,8 +521,9 @@ async def caller_of(authorization: bytes, address: str, tokens: TokenCache) -> C
         raise _unauthorized("only bearer tokens are known here")
     if (token := await tokens.find(secret.strip(), address)) is None:
         raise _unauthorized("the token is wrong, expired or revoked", error="invalid_token")
-    scopes = frozenset[str]().union(*(_IMPLIED[scope] for scope in token.scopes))
-    return Caller(name=token.name, scopes=scopes)
+    return Caller(
+        name=token.name, scopes=frozenset[str]().union(*(_IMPLIED[scope] for scope in token.scopes))
+    )
 
 
 class _Needs(SecurityBase):
@@ -601,8 +602,9 @@ def peer_of(connection: int) -> Peer:
         OSError: it is none.
     """
     with socket.socket(fileno=os.dup(connection)) as ours:
-        credentials = ours.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-        _, uid, gid = _CREDENTIALS.unpack(credentials)
+        _, uid, gid = _CREDENTIALS.unpack(
+            ours.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+        )
         more = b""
         with suppress(OSError):  # too many, or the kernel does not say
             # SO_PEERGROUPS of asm-generic/socket.h, for which Python has no name, and 256 groups.

@@ -173,7 +173,12 @@ def fault_of(error: Exception) -> Fault:
     """How an error is reported to a caller; causes that are none of theirs stay in the log."""
     match error:
         case RequestValidationError():
-            return Fault(status=422, code="bad-input", message=_faults_of_input(error), headers={})
+            places: dict[str, list[Mapping[str, Any]]] = {}
+            for fault in cast("Sequence[Mapping[str, Any]]", error.errors()):
+                # Without the names that the library has for types.
+                names = [str(name) for name in fault["loc"] if not _TYPE.match(str(name))]
+                places.setdefault(".".join(name[:_LONGEST] for name in names), []).append(fault)
+            return Fault(status=422, code="bad-input", message=f"{fault_text(places)}.", headers={})
         case HTTPException():
             return Fault(
                 status=error.status_code,
@@ -250,15 +255,6 @@ def _hidden(status: int, code: str, what: str) -> Fault:
     return Fault(status=status, code=code, message=text, headers={})
 
 
-def _faults_of_input(error: RequestValidationError) -> str:
-    places: dict[str, list[Mapping[str, Any]]] = {}
-    for fault in cast("Sequence[Mapping[str, Any]]", error.errors()):
-        # Without the names that the library has for types.
-        names = [str(name) for name in fault["loc"] if not _TYPE.match(str(name))]
-        places.setdefault(".".join(name[:_LONGEST] for name in names), []).append(fault)
-    return f"{fault_text(places)}."
-
-
 def not_found(what: str, fix: str) -> HTTPException:
     """404 with what is not there, and where to look."""
     return HTTPException(404, f"{what}. {fix}.")
@@ -291,8 +287,9 @@ def ready_answer(
         "Vary": "Accept-Encoding",
     }
     whole, unchanged = Response(content, headers=headers), Response(None, 304, headers)
-    small = gzip.compress(content, 6, mtime=0)
-    zipped = Response(small, headers={**headers, "Content-Encoding": "gzip"})
+    zipped = Response(
+        gzip.compress(content, 6, mtime=0), headers={**headers, "Content-Encoding": "gzip"}
+    )
 
     def fitting(request: Request) -> Response:
         if request.headers.get("if-none-match") == headers["ETag"]:

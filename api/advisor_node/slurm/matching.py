@@ -64,9 +64,10 @@ class _Meeting(Offer):
 
     def keeps(self, answer: Together) -> bool:
         """Whether those that have begun have the shares that a set was planned with."""
-        given = zip(self.there, answer.shares, strict=False)
-        same = all(float(share) == _share(job) for job, share in given)
-        return same or bool(self.question.running)
+        return bool(self.question.running) or all(
+            float(share) == _share(job)
+            for job, share in zip(self.there, answer.shares, strict=False)
+        )
 
 
 def with_places(jobs: Sequence[SlurmTask], nodes: Mapping[str, SlurmNode]) -> list[SlurmTask]:
@@ -275,8 +276,9 @@ class QueueRound:
         # No job is sent to, or waits for, a GPU of a drained node.
         still = [job for job in jobs if not any(self._drained(node) for node, _ in job.cards)]
         cards = grouped(_open_cards(still, self._kind), lambda card: self._kind(card[0]))
-        come = (job for job in jobs if job.undecided and self._came_s(job) <= self.now_s)
-        waiting = grouped(come, self._kind)
+        waiting = grouped(
+            (job for job in jobs if job.undecided and self._came_s(job) <= self.now_s), self._kind
+        )
         for kind in dict.fromkeys((*cards, *waiting)):
             # Of many jobs that may meet, the first in the queue.
             yield from self._of(cards.get(kind, []), waiting.get(kind, [])[:60])
@@ -316,8 +318,9 @@ class QueueRound:
                 node, counted = place
                 those = listed(f"job {job.key} ({_name(job)})" for job in meeting.there)
                 why = f"of a GPU beside {those}, split {answer.split}"
-                joined = self._share(meeting, answer, len(meeting.there), counted, why)
-                yield replace(joined, node=node)
+                yield replace(
+                    self._share(meeting, answer, len(meeting.there), counted, why), node=node
+                )
             later = later[1:]
         yield from (
             Change(
@@ -526,8 +529,9 @@ class _Matching:
             self._names[number] = None
             try:
                 script = self._ask("scontrol", "write", "batch_script", number, "-")
-                words = command_of_script(script)
-                name = watched_job(words, job.workdir, ProgressSettings(), self._jobs_dir).name
+                name = watched_job(
+                    command_of_script(script), job.workdir, ProgressSettings(), self._jobs_dir
+                ).name
                 comment = replace(job.named, job=name).in_comment(job.comment)
                 self._ask("scontrol", "update", f"JobId={number}", f"Comment={comment}")
                 self._names[number] = name

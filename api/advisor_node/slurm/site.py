@@ -367,8 +367,9 @@ def _unweighed(partitions: str) -> Iterator[str]:
         name, weights = (words.get(key, "") for key in ("PartitionName", "TRESBillingWeights"))
         given = {key.lower(): float(weight) for key, weight in _WEIGHT.findall(weights)}
         # A GPU counts as itself and as one of its type; gres/mps has no types.
-        of_types = (given[key] for key in given if key.startswith("gres/gpu:"))
-        whole = given.get("gres/gpu", 0.0) + max(of_types, default=0.0)
+        whole = given.get("gres/gpu", 0.0) + max(
+            (given[key] for key in given if key.startswith("gres/gpu:")), default=0.0
+        )
         part = given.get("gres/mps", 0.0)
         if abs(whole - 100 * part) > 0.01 * whole:
             bills = f"partition {name} bills GRES/gpu={whole:g} and GRES/mps={part:g}"
@@ -378,8 +379,9 @@ def _unweighed(partitions: str) -> Iterator[str]:
 def _unlimited(ask: SlurmCommand) -> Iterator[str]:
     """A limit on GPUs that has none on their parts beside it."""
     for kind, key, limits in (("assoc", "Account,User", _LIMITS), ("qos", "Name", _OF_QOS)):
-        text = ask("sacctmgr", "-nP", "show", kind, f"format={key},{','.join(limits)}")
-        for line in text.splitlines():
+        for line in ask(
+            "sacctmgr", "-nP", "show", kind, f"format={key},{','.join(limits)}"
+        ).splitlines():
             cells = line.split("|")
             names, values = cells[: -len(limits)], cells[-len(limits) :]
             for limit, value in zip(limits, values, strict=True):
@@ -520,8 +522,9 @@ def _fact(partition: Partition, nodes: Sequence[SlurmNode]) -> str:
     those = [node for node in nodes if partition.name in node.partitions and node.gpus]
     if not those or not all(node.is_shared for node in those):
         return "no GPUs are not counted as mps, 100 for each"
-    kinds = {kind for node in those for kind in node.types}
-    types = "+".join(kind or "none" for kind in sorted(kinds))
+    types = "+".join(
+        kind or "none" for kind in sorted({kind for node in those for kind in node.types})
+    )
     brings = {"cpus": partition.cpus, "mib": partition.memory_mib, "types": types}
     return " ".join(["ok", *(f"{key}={value}" for key, value in brings.items() if value)])
 

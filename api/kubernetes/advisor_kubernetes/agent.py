@@ -90,8 +90,9 @@ class _GpuDaemon:
         self, gpu: Gpu, folder: Path, environment: Mapping[str, str], computing: ComputingPids
     ) -> None:
         self._folder, self._environment = folder / gpu.uuid, environment
-        control = Control(self._folder / "pipe", environment)
-        self.backend = MpsBackend(gpu, control, owned=True, computing=computing)
+        self.backend = MpsBackend(
+            gpu, Control(self._folder / "pipe", environment), owned=True, computing=computing
+        )
         self.unready = "its MPS daemon is being started"
         self.losses = 0
         self._begun = self._proven = False
@@ -181,8 +182,9 @@ class _GpuDaemon:
 
     def prove(self, share: Share, user: int | None = None) -> int | None:
         """The SMs that the driver gives to a process under `share`."""
-        variables = {**self._environment, **self.backend.environment(share)}
-        return granted_units(self.backend, share, variables, user)
+        return granted_units(
+            self.backend, share, {**self._environment, **self.backend.environment(share)}, user
+        )
 
 
 def _make_folder(folder: Path, mode: int) -> None:
@@ -213,8 +215,9 @@ def _families(
         ("gpu", ("gpu_uuid",), _OF_GPUS, gpus),
     ):
         for kind, name, text in metrics:
-            values = [(of, numbers[name]) for of, numbers in rows]
-            yield family(kind, f"{what}_{name}", text, labels, values)
+            yield family(
+                kind, f"{what}_{name}", text, labels, [(of, numbers[name]) for of, numbers in rows]
+            )
     text, waiting = "Observations that the service does not have yet", [((), reports.waiting)]
     yield family(GaugeMetricFamily, "agent_observations_waiting", text, (), waiting)
     text = "Observations by what became of them"
@@ -507,8 +510,9 @@ class NodeApi:
     def warn(self, pod: _SharedPod, reason: str, message: str) -> None:
         """A warning event of a pod, which `kubectl describe pod` shows."""
         involved = {"namespace": pod.namespace, "name": pod.name, "uid": pod.uid}
-        source = {"component": "advisor-agent", "host": self._node}
-        event = event_of(involved, source, "Warning", reason, message)
+        event = event_of(
+            involved, {"component": "advisor-agent", "host": self._node}, "Warning", reason, message
+        )
         self._cluster.post(f"/api/v1/namespaces/{pod.namespace}/events", event)
 
 

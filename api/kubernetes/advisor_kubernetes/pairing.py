@@ -84,8 +84,9 @@ class Node:
         takes = ready and not spec.get("unschedulable") and names.HOSTNAME in labels
         taints = (t for t in parts(spec, "taints") if t.get("effect") in _REPELS)
         text = word(part(metadata, "annotations"), names.GPUS)
-        offered = part(item, "status", "allocatable")
-        allocatable = {name: quantity(count) for name, count in offered.items()}
+        allocatable = {
+            name: quantity(count) for name, count in part(item, "status", "allocatable").items()
+        }
         # A device plugin there gives the same GPUs to pods without limits.
         faults = (
             f"its device plugin offers {count:g} {name}, so that others get the same GPUs: "
@@ -175,8 +176,9 @@ def _tolerates(toleration: Object, taint: Object) -> bool:
     exists = toleration.get("operator") == "Exists"
     if toleration.get("key") in _TOLERATES_ALL:
         return exists
-    same = toleration["key"] == taint.get("key")
-    return same and (exists or (toleration.get("value") or "") == (taint.get("value") or ""))
+    return toleration["key"] == taint.get("key") and (
+        exists or (toleration.get("value") or "") == (taint.get("value") or "")
+    )
 
 
 def _holds(expression: Object, labels: Mapping[str, str]) -> bool:
@@ -192,17 +194,13 @@ def _holds(expression: Object, labels: Mapping[str, str]) -> bool:
         case "DoesNotExist":
             return value is None
         case "Gt" | "Lt" as operator:
-            return _compares(operator, value, values)
+            try:
+                have, bound = int(value or ""), int(values[0])
+            except (ValueError, IndexError):
+                return False
+            return have > bound if operator == "Gt" else have < bound
         case _:
             return False  # of a newer Kubernetes: a node that may not fit is left alone
-
-
-def _compares(operator: str, value: str | None, values: list[str]) -> bool:
-    try:
-        have, bound = int(value or ""), int(values[0])
-    except (ValueError, IndexError):
-        return False
-    return have > bound if operator == "Gt" else have < bound
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -613,8 +611,9 @@ class _PodOffer(Offer):
             self.cards.remove(card)
             beside, pods, place = (*card.pods,), (self.first.pop(0),), card.place
         else:
-            free = cards.free_for(*self.pair)
-            place = next((p for p in free if p.model == self.question.model), None)
+            place = next(
+                (p for p in cards.free_for(*self.pair) if p.model == self.question.model), None
+            )
             if place is None:
                 return None
             beside, pods = (), (self.first.pop(0), self.second.pop(0))
@@ -898,8 +897,9 @@ class _Tenant:
     ) -> list[tuple[_PodOffer, Together]]:
         """Those of all possible ones for which sharing is recommended, on the best GPU model."""
         best: dict[tuple[int, ...], tuple[_PodOffer, Together]] = {}
-        possible = [*self._pairs(kinds), *self._joins(kinds, there)]
-        for offer, answer in weighed(possible, self.round.ask):
+        for offer, answer in weighed(
+            [*self._pairs(kinds), *self._joins(kinds, there)], self.round.ask
+        ):
             if isinstance(answer, Together):
                 better = best.get(offer.kinds)
                 if better is None or answer.energy_saved > better[1].energy_saved:
