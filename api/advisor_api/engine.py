@@ -558,10 +558,12 @@ class Engine(Collector):
 
     def _load(self, names: Sequence[str]) -> dict[str, ProfilesOfJob]:
         points = [point for name in names for point in self._store.solo_points(job=name)]
-        local = profiles_by_name(points, names)
-        bundled_too = bundled.profiles()
         return or_estimated(
-            {n: k.before(bundled_too.get(n, ProfilesOfJob({}))) for n, k in local.items()}, points
+            {
+                name: local.before(bundled.profiles().get(name, ProfilesOfJob({})))
+                for name, local in profiles_by_name(points, names).items()
+            },
+            points,
         )
 
     async def _checked(self, kept: _Kept, profile_set: ProfileSet) -> CheckedCounts | None:

@@ -137,17 +137,17 @@ class _Server(uvicorn.Server):
         loop = asyncio.get_running_loop()
 
         protocol = partial(LimitedProtocol, self.config, self.server_state, self._connections)
-        if self._options.socket is not None:
-            server = await loop.create_unix_server(protocol, sock=listener, backlog=BACKLOG)
-        else:
-            server = await loop.create_server(
+        self.servers = [
+            await loop.create_unix_server(protocol, sock=listener, backlog=BACKLOG)
+            if self._options.socket is not None
+            else await loop.create_server(
                 protocol,
                 sock=listener,
                 ssl=self._certificate and self._certificate.context,
                 backlog=BACKLOG,
                 ssl_handshake_timeout=10.0 if self._certificate else None,
             )
-        self.servers = [server]
+        ]
         self.started = True
         # No request is answered while the collector looks: never again at what lives as long as
         # the process; often at what is new; at all that is kept (0.2 s) only after 2 million.

@@ -1138,10 +1138,12 @@ def _worlds_of(walk: Walk, wanted: Wanted) -> Iterator[dict[str, Packer]]:
     """Packers of what jobs might be, of each world."""
     kinds = {model: packer.kinds for model, packer in walk.packers.items()}
     guesses = {model: walk.survey.guesses(of, wanted.head) for model, of in kinds.items()}
-    for world in range(_WORLDS):
-        yield _packers(
+    return (
+        _packers(
             kinds, {model: guess(world) for model, guess in guesses.items()}, walk.survey, wanted
         )
+        for world in range(_WORLDS)
+    )
 
 
 def _packers(

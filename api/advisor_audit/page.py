@@ -54,7 +54,7 @@ def _parts(audit: Audit) -> Iterator[str]:
         )
         for table in json.loads(Path(__file__).with_name("against.json").read_text())
     )
-    said = (
+    measured = (
         "On an H200, against a GPU for each job, freed GPUs off: means, with 95 % over jobs. Equal "
         "parts are the device plugin's MPS, all that fit is what KAI and HAMi do without limits on "
         "compute. Limits are 40 % of the speed alone, what a server is asked for, and five times "
@@ -65,7 +65,7 @@ def _parts(audit: Audit) -> Iterator[str]:
         "The first week": audit.changes and _list(_first_week(audit), "ol"),
         "What was not seen": _list(audit.not_seen),
         "What only a launch would show": _list(audit.to_prove),
-        "Measured, against what you may have": f"<p>{_text(said)}</p>{''.join(tables)}",
+        "Measured, against what you may have": f"<p>{_text(measured)}</p>{''.join(tables)}",
         "Labels of the jobs": _table(
             "Labels that said so, and what they were taken for. Where one is taken wrongly, name "
             "another: --job-label, --group-label.",

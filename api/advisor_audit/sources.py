@@ -485,18 +485,16 @@ def _other_metrics(names: Iterable[str]) -> str:
             f"{', '.join(labels)}"
         )
     few = sorted(filter(str.isidentifier, there))[:5]
-    programs = dict.fromkeys(adapter.program for adapter in _ADAPTERS)
     what = f"{len(there)} other metrics, such as {', '.join(few)}" if few else "no metric"
-    return f"it has {what}, and none of {', '.join(programs)}"
+    programs = ", ".join(dict.fromkeys(adapter.program for adapter in _ADAPTERS))
+    return f"it has {what}, and none of {programs}"
 
 
 def gpu_of(labels: Mapping[str, str]) -> str | None:
     """The GPU of a row, also of an instance of it; None: it names none, or an instance alone."""
     named = labels.get(_UUID)
-    if not named or "MIG-" in named:
-        return None
     # The device plugin names the replicas of a shared GPU "<uuid>::<number>".
-    return named.split("::")[0]
+    return named.split("::")[0] if named and "MIG-" not in named else None
 
 
 def write_lines(file: IO[bytes], series: Iterable[Series]) -> None:
@@ -1068,9 +1066,8 @@ def _authorized(value: str, request: requests.PreparedRequest) -> requests.Prepa
 
 
 def _secret(given: Mapping[str, Any], name: str, base: Path) -> str:
-    if named := given.get(f"{name}_file"):
-        return _text_of(base / named)
-    return str(given.get(name, ""))
+    named = given.get(f"{name}_file")
+    return _text_of(base / named) if named else str(given.get(name, ""))
 
 
 def _text_of(path: Path) -> str:

@@ -298,10 +298,14 @@ class Reference:
 
     def rate_at(self, percent: float) -> float | None:
         """Its rate alone at a share, linear between measured ones; None outside of them."""
-        for (low, slow), (high, fast) in pairwise(self.rates):
-            if low <= percent <= high:
-                return slow + (fast - slow) * (percent - low) / (high - low)
-        return None
+        return next(
+            (
+                slow + (fast - slow) * (percent - low) / (high - low)
+                for (low, slow), (high, fast) in pairwise(self.rates)
+                if low <= percent <= high
+            ),
+            None,
+        )
 
     @classmethod
     def of(cls, points: Iterable[SoloPoint]) -> "Reference":
@@ -783,8 +787,7 @@ class ObservationQueue:
     """
 
     def __init__(self, service: Client) -> None:
-        self._service = service
-        self._waiting = deque[Record]()
+        self._service, self._waiting = service, deque[Record]()
         self._tried_s: float | None = None
         self.sent = self.lost = 0
 

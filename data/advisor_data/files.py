@@ -107,10 +107,8 @@ def _decode_parquet(data: bytes) -> Iterator[tuple[str, dict[str, Any]]]:
         check_columns(file.schema_arrow.names)
         # A few kilobytes may stand for millions of rows: the count stops in time.
         batches = file.iter_batches(batch_size=1000, use_threads=False)
-        for number, row in enumerate(
-            (row for batch in batches for row in batch.to_pylist()), start=1
-        ):
-            yield f"row {number}", row
+        rows = (row for batch in batches for row in batch.to_pylist())
+        yield from ((f"row {number}", row) for number, row in enumerate(rows, start=1))
 
 
 def _fields(arrow: Any, kind: type[Record] | type[Part]) -> list[Any]:
@@ -353,9 +351,11 @@ def _notes(points: Sequence[SoloPoint], *, hides: bool) -> Iterable[str]:
     if why := why_no_profile(points):
         yield f"no profile yet: {why}"
         return
-    for column, instead in _STAND_INS.items():
-        if all(getattr(point, column) is None for point in points):
-            yield f"{column} is missing; {instead}"
+    yield from (
+        f"{column} is missing; {instead}"
+        for column, instead in _STAND_INS.items()
+        if all(getattr(point, column) is None for point in points)
+    )
     if hides:
         yield "used from now on instead of the bundled profile; advisor data delete undoes that"
 

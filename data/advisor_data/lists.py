@@ -131,9 +131,8 @@ class ProfileRow:
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> Self:
         """The row of its JSON document."""
-        lists = {name: tuple(document[name]) for name in ("shares", "flags", "rate_units")}
-        values: dict[str, Any] = {**document, **lists}
-        return cls(**values)
+        lists: Any = {name: tuple(document[name]) for name in ("shares", "flags", "rate_units")}
+        return cls(**{**document, **lists})
 
     @property
     def whole(self) -> bool:

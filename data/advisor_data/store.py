@@ -845,9 +845,6 @@ def _insert(connection: Connection, kind: type[Record], records: Iterable[Record
     return connection.execute(insert_new(connection, tables[kind]), rows).rowcount if rows else 0
 
 
-_DECIDE = "ask with a token of scope admin, or remove the others: advisor data delete"
-
-
 def _check_undisputed(connection: Connection, signed: Sequence[Record]) -> None:
     """Keep a sender from voiding a stored window by other values of it.
 
@@ -885,7 +882,7 @@ def _delete_profile(
         raise DisputedError(
             f"points of {job} are of {listed(sorted(others))}",
             why=f"{writer} replaces and deletes what it sent itself",
-            fix=_DECIDE,
+            fix="ask with a token of scope admin, or remove the others: advisor data delete",
         )
     return connection.execute(delete(tables[SoloPoint]).where(*matches)).rowcount
 

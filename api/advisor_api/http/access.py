@@ -100,9 +100,8 @@ class ServeOptions:
     @property
     def anonymous(self) -> bool:
         """Whether reading needs no token."""
-        if self.anonymous_read is None:
-            return is_loopback(self.host) and self.socket is None
-        return self.anonymous_read
+        on_this_host = is_loopback(self.host) and self.socket is None
+        return on_this_host if self.anonymous_read is None else self.anonymous_read
 
     @property
     def url(self) -> str:
@@ -306,8 +305,7 @@ class Bodies:
     """Receives bodies, all of them together in a bounded space."""
 
     def __init__(self, options: ServeOptions) -> None:
-        self._room = options.max_bodies_bytes
-        self._body_s = options.body_s
+        self._room, self._body_s = options.max_bodies_bytes, options.body_s
 
     @contextmanager
     def received(self, size: int) -> Generator[None]:
@@ -619,6 +617,5 @@ def caller_of_peer(peer: Peer, group: int | None) -> Caller | None:
     """
     if peer.uid in (0, os.geteuid()):
         return Caller(name=peer.name, scopes=_IMPLIED["admin"])
-    if group in peer.gids:
-        return Caller(name=peer.name, scopes=frozenset({"read", "write", "launch"}))
-    return None
+    may_launch = frozenset({"read", "write", "launch"})
+    return Caller(name=peer.name, scopes=may_launch) if group in peer.gids else None

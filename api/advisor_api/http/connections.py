@@ -186,9 +186,9 @@ class LimitedProtocol(HttpToolsProtocol):
         if not self.url.startswith(b"/"):
             # The header must be there as well, but the target says which host is meant.
             self.url, host = _of_whole_address(self.url)
-            for place, (name, _) in enumerate(self.headers):
-                if name == b"host":
-                    self.headers[place] = (name, host)
+            self.headers[:] = [
+                (name, host if name == b"host" else value) for name, value in self.headers
+            ]
         self._all.new.pop(self, None)
         self._all.kept.pop(self, None)
         super().on_headers_complete()

@@ -731,9 +731,8 @@ class _AccessLog:
             self._refused_at = second
         text = path[:_LONGEST_PATH].decode("ascii", "backslashreplace")
         at, took_ms = f"{self._text}.{int(1000 * (now - second)):03d}Z", f"{1000 * duration_s:.1f}"
-        if not self._as_json:
-            line = f"{at} INFO {method} {text} {status} {took_ms} ms {who} {request_id}"
-        else:
+        line = f"{at} INFO {method} {text} {status} {took_ms} ms {who} {request_id}"
+        if self._as_json:
             line = json.dumps(
                 {
                     "time": at,

@@ -491,8 +491,11 @@ def launch_jobs(
     if wanted.dry_run:
         return answer(launching.plan(service, wanted, caller), 200)
     status = launching.launch(service, wanted, caller, idempotency_key, audited)
-    place = {"Location": f"/v1/launches/{status.launch_id}"}
-    return answer(launching.visible_launch(status, caller), 202, place)
+    return answer(
+        launching.visible_launch(status, caller),
+        202,
+        {"Location": f"/v1/launches/{status.launch_id}"},
+    )
 
 
 @launches.get("/launches", response_model=LaunchList)
@@ -786,10 +789,10 @@ def replace_profile(
             fix="send the points of the whole sweep",
         )
     with changing(service, audited, "profile.replace", f"{job} on {models[0]}"):
-        stored = service.store.replace_profile(
-            job, models[0], audited.signed(sent.points), audited.owner
+        points = audited.signed(sent.points)
+        return answer(
+            Stored(stored=service.store.replace_profile(job, models[0], points, audited.owner))
         )
-        return answer(Stored(stored=stored))
 
 
 @profiles.delete("/profiles/{job}", response_model=Deleted, responses=may_refuse(409))

@@ -293,10 +293,12 @@ class QueueRound:
         for meeting, answer in matched([1] * (len(cards) + len(waiting)), good, 0):
             together |= {job.key for job in meeting.jobs}
             yield from self._changes(meeting, answer)
-        for first, *_ in cards:
-            late = self.now_s - first.eligible_s > self.wait_s
-            if first.pending and first.key not in together and late:
-                yield self._whole(first, "no job is left to share with")
+        yield from (
+            self._whole(first, "no job is left to share with")
+            for first, *_ in cards
+            if first.pending and first.key not in together
+            if self.now_s - first.eligible_s > self.wait_s
+        )
 
     def _good(self, meetings: Iterable[_Meeting]) -> list[tuple[_Meeting, Together]]:
         """Those that are advised, and in which time limits leave their work to all that come."""
@@ -385,10 +387,12 @@ class QueueRound:
 
     def _given_up(self, jobs: Iterable[SlurmTask]) -> Iterator[Change]:
         """Jobs that were sent beside another and could not start there."""
-        for job in jobs:
-            sent = job.pending and job.part and job.needs_node
-            if sent and self.now_s - job.eligible_s > START_S:
-                yield replace(self._whole(job, "it could not start beside another"), node="")
+        return (
+            replace(self._whole(job, "it could not start beside another"), node="")
+            for job in jobs
+            if job.pending and job.part and job.needs_node
+            if self.now_s - job.eligible_s > START_S
+        )
 
     def _whole(self, job: SlurmTask, why: str) -> Change:
         named = replace(_named(job), share_text="100", counted=WHOLE, memory_mib=None)
@@ -487,8 +491,7 @@ class _Matching:
     ) -> None:
         self._settings, self._advice, self._ask = settings, advice, ask
         self._jobs_dir, self._names = jobs_dir, dict[str, str | None]()
-        self._site_read_s = -SITE_S
-        self._books = ""
+        self._site_read_s, self._books = -SITE_S, ""
         self._partitions: Mapping[str, Partition] = {}
 
     def look(self) -> None:

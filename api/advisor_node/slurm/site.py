@@ -338,7 +338,6 @@ def _allocated(row: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 _LIMITS = ("GrpTRES", "GrpTRESMins", "GrpTRESRunMins", "MaxTRES", "MaxTRESMins")
-_OF_QOS = (*_LIMITS, "MaxTRESPU", "MaxTRESPA")
 _WEIGHT = re.compile(r"(gres/(?:gpu(?::[^=,]*)?|mps))=([0-9.]+)", re.IGNORECASE)
 _COUNT = re.compile(r"gres/gpu(:[^=,]*|)=([0-9]+)")
 
@@ -378,7 +377,10 @@ def _unweighed(partitions: str) -> Iterator[str]:
 
 def _unlimited(ask: SlurmCommand) -> Iterator[str]:
     """A limit on GPUs that has none on their parts beside it."""
-    for kind, key, limits in (("assoc", "Account,User", _LIMITS), ("qos", "Name", _OF_QOS)):
+    for kind, key, limits in (
+        ("assoc", "Account,User", _LIMITS),
+        ("qos", "Name", (*_LIMITS, "MaxTRESPU", "MaxTRESPA")),
+    ):
         for line in ask(
             "sacctmgr", "-nP", "show", kind, f"format={key},{','.join(limits)}"
         ).splitlines():
@@ -556,12 +558,11 @@ def _node(row: Mapping[str, object]) -> SlurmNode:
     gres = str(row.get("gres", ""))
     counts = {name: _counts(gres, name) for name in ("gpu", "mps")}
     gpus, mps = (sum(of_types.values()) for of_types in counts.values())
-    named: Any = row.get("partitions")
     # 22.05 has its flags beside the state; later versions have all of them there.
     state = f"{row.get('state')} {row.get('state_flags')}".upper()
     return SlurmNode(
         name=str(row.get("name", "")),
-        partitions=tuple(map(str, named or ())),
+        partitions=tuple(map(str, cast("list[object]", row.get("partitions") or ()))),
         free_cpus=int((_number(row.get("cpus")) or 0) - (_number(row.get("alloc_cpus")) or 0)),
         gpus=gpus,
         is_shared=gpus > 0 and mps == 100 * gpus,

@@ -117,10 +117,13 @@ def _patch_of(pod: Object, place: int, shape: _PodShape) -> list[Object]:
 
 def _without_devices(pod: Object, computing: Object | None) -> Iterator[Object]:
     """Have all other containers of a pod see no GPU."""
-    for kind in CONTAINERS:
-        for place, other in enumerate(parts(pod, "spec", kind)):
-            if other is not computing:
-                yield from _more(f"/spec/{kind}/{place}/env", parts(other, "env"), [_NO_GPU])
+    return (
+        change
+        for kind in CONTAINERS
+        for place, other in enumerate(parts(pod, "spec", kind))
+        if other is not computing
+        for change in _more(f"/spec/{kind}/{place}/env", parts(other, "env"), [_NO_GPU])
+    )
 
 
 def _label(pod: Object) -> Iterator[Object]:
@@ -351,10 +354,9 @@ def container_of(pod: Object, wishes: Wishes) -> tuple[int, Object]:
         candidates = [
             (i, c) for i, c in enumerate(containers) if word(c, "name") == wishes.container
         ]
-    elif len(containers) == 1:
-        candidates = [(0, containers[0])]
     else:
-        candidates = [(i, c) for i, c in enumerate(containers) if _asks_for_gpu(c)]
+        only = len(containers) == 1
+        candidates = [(i, c) for i, c in enumerate(containers) if only or _asks_for_gpu(c)]
     if len(candidates) != 1:
         there = ", ".join(shown(word(container, "name")) for container in containers)
         raise InputError(
@@ -558,17 +560,17 @@ def _containers(pod: Object) -> Iterator[Object]:
 
 
 def _gpus(container: Object) -> Iterator[tuple[str, object]]:
-    for kind in ("limits", "requests"):
-        yield from (
-            (name, count)
-            for name, count in part(container, "resources", kind).items()
-            # Charts write the number of GPUs of each container, also 0.
-            if str(count) != "0"
-            and (
-                name in (names.GPU_RESOURCE, names.SHARE_RESOURCE)
-                or any(re.match(form, name) for form, *_ in _DIVIDED)
-            )
+    return (
+        (name, count)
+        for kind in ("limits", "requests")
+        for name, count in part(container, "resources", kind).items()
+        # Charts write the number of GPUs of each container, also 0.
+        if str(count) != "0"
+        and (
+            name in (names.GPU_RESOURCE, names.SHARE_RESOURCE)
+            or any(re.match(form, name) for form, *_ in _DIVIDED)
         )
+    )
 
 
 def _asks_for_gpu(container: Object) -> bool:

@@ -93,8 +93,7 @@ class _GpuDaemon:
         self.backend = MpsBackend(
             gpu, Control(self._folder / "pipe", environment), owned=True, computing=computing
         )
-        self.unready = "its MPS daemon is being started"
-        self.losses = 0
+        self.unready, self.losses = "its MPS daemon is being started", 0
         self._begun = self._proven = False
 
     @property
@@ -214,10 +213,12 @@ def _families(
         ("pod", ("namespace", "pod", "job", "gpu_uuid"), _OF_PODS, pods),
         ("gpu", ("gpu_uuid",), _OF_GPUS, gpus),
     ):
-        for kind, name, text in metrics:
-            yield family(
+        yield from (
+            family(
                 kind, f"{what}_{name}", text, labels, [(of, numbers[name]) for of, numbers in rows]
             )
+            for kind, name, text in metrics
+        )
     text, waiting = "Observations that the service does not have yet", [((), reports.waiting)]
     yield family(GaugeMetricFamily, "agent_observations_waiting", text, (), waiting)
     text = "Observations by what became of them"
@@ -663,10 +664,9 @@ class _KubernetesAgent:
             }
             for daemon, _ in self._rooms
         ]
-        if self._published:
-            then_s, published = self._published
-            if published == gpus and now_s - then_s < 30.0:  # readers ignore older ones
-                return
+        then_s, published = self._published or (-math.inf, [])
+        if published == gpus and now_s - then_s < 30.0:  # readers ignore older ones
+            return
         if _publish(self._api, gpus):
             self._published = now_s, gpus
 
@@ -700,16 +700,16 @@ def _publish(api: NodeApi, gpus: Sequence[Mapping[str, object]]) -> bool:
 def _tenancy(
     options: AgentOptions, daemon: _GpuDaemon, warn: Callable[[_SharedPod, str, str], None]
 ) -> Tenancy[_SharedPod]:
-    def wanted(pod: _SharedPod) -> Mapping[str, str]:
-        limit = {PIPE_DIRECTORY: options.pipe_mount, PERCENTAGE: pod.share_text}
-        return daemon.backend.environment(pod.share) | limit
-
     return Tenancy(
         scheduler="k8s",
         node=options.node,
         tenant_of=options.pod_of,
         progress_file=lambda pod: progress_file(options.pods_folder, pod.uid),
-        wanted=wanted,
+        wanted=lambda pod: {
+            **daemon.backend.environment(pod.share),
+            PIPE_DIRECTORY: options.pipe_mount,
+            PERCENTAGE: pod.share_text,
+        },
         gone=lambda pod: pod,
         warn=warn,
     )

@@ -191,9 +191,8 @@ def bundled_recording(record: SensorRecord) -> bytes:
 def bundled_kernels() -> list[KernelReport]:
     """Kernels measured on real cards that come with the package; none where there are none."""
     file = _bundled() / "kernels" / KERNEL_TABLE
-    if not file.is_file():
-        return []
-    return [_parsed(KernelReport, line, KERNEL_TABLE) for line in file.read_bytes().splitlines()]
+    lines = file.read_bytes().splitlines() if file.is_file() else ()
+    return [_parsed(KernelReport, line, KERNEL_TABLE) for line in lines]
 
 
 def bundled_name(record: SensorRecord) -> str:
