@@ -191,12 +191,11 @@ def _first(audit: Audit) -> Iterator[str]:
     yield "</dl>"
     if now.cost is None:
         yield f"<p>{_text(NO_PRICE)}</p>"
-    free = f"{now.free_hours:,.0f} GPU hours"
-    if now.free_kwh is not None:
-        free += f" ({now.free_kwh:,.0f} kWh)"
+    free_kwh = "" if now.free_kwh is None else f" ({now.free_kwh:,.0f} kWh)"
     yield (
         f"<p>Of the {_hours(now.gpu_hours)} GPU hours read {now.paused_hours:,.0f} are of paused "
-        f"jobs. Another {free} were idle; sharing does not change those.</p>"
+        f"jobs. Another {now.free_hours:,.0f} GPU hours{free_kwh} were idle; sharing does not "
+        "change those.</p>"
     )
     words = ", ".join(f"{_word(word)} {meaning}" for word, meaning in _WORDS)
     yield f"<p class=soft>{words}.</p>"
@@ -233,9 +232,11 @@ def headline(audit: Audit) -> str:
         what = "next to nothing here" if unread < all_hours / 10 else "little of what was read"
         said = f"Sharing would free {what} ({shared.basis})"
     else:
-        cost = ""
-        if now.cost and shared.cost:
-            cost = f", {less_or_more(1 - shared.cost.value / now.cost, 0)} cost"
+        cost = (
+            f", {less_or_more(1 - shared.cost.value / now.cost, 0)} cost"
+            if now.cost and shared.cost
+            else ""
+        )
         said = (
             f"{shared.cards.value:,.0f} of {now.cards:,} GPUs would have been enough "
             f"({shared.basis}, {shared.cards.low:,.0f} to {shared.cards.high:,.0f}): "

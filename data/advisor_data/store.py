@@ -406,9 +406,11 @@ def _schema_state(connection: Connection) -> SchemaState:
     An empty database is "older"; one from before the first migration is "unreleased".
     """
     all_revisions = revisions()
-    revision = None
-    if inspect(connection).has_table(VERSION_TABLE):
-        revision = connection.scalar(text(f"SELECT version_num FROM {VERSION_TABLE}"))
+    revision = (
+        connection.scalar(text(f"SELECT version_num FROM {VERSION_TABLE}"))
+        if inspect(connection).has_table(VERSION_TABLE)
+        else None
+    )
     if revision is not None and revision not in all_revisions:
         return "unreleased" if revision < all_revisions[0] else "newer"
     return "current" if revision == all_revisions[-1] else "older"
