@@ -373,10 +373,12 @@ class ServiceState(OpenDatabase):
                 delete(audit_log).where(audit_log.c.at < before)
             ).rowcount:
                 subject = f"{count} entries before {before}"
-                done = AuditEntry(
-                    at=now(), who=who, action="audit.prune", subject=subject, outcome="done"
+                _append(
+                    connection,
+                    AuditEntry(
+                        at=now(), who=who, action="audit.prune", subject=subject, outcome="done"
+                    ),
                 )
-                _append(connection, done)
             return count
 
     def change_count(self) -> int:

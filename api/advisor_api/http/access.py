@@ -229,8 +229,9 @@ class Hosts:
     """Which Host headers are ours: a page of another site may have its name lead to us."""
 
     def __init__(self, options: ServeOptions) -> None:
-        names = ("localhost", options.host, *options.allowed_hosts)
-        self._names = {name.lower().strip("[]") for name in names}
+        self._names = {
+            name.lower().strip("[]") for name in ("localhost", options.host, *options.allowed_hosts)
+        }
         # Those that were found good, as they came: to look is cheaper than to read.
         self._good: set[bytes] = set()
 

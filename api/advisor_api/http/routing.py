@@ -697,8 +697,13 @@ class _Answer:
         body = error_body(fault, self._request_id)
         more = [(name.lower().encode(), text.encode()) for name, text in fault.headers.items()]
         length = (b"content-length", str(len(body)).encode())
-        start = {"type": "http.response.start", "status": fault.status}
-        await self.send({**start, "headers": [_JSON, length, *more]})
+        await self.send(
+            {
+                "type": "http.response.start",
+                "status": fault.status,
+                "headers": [_JSON, length, *more],
+            }
+        )
         await self.send({"type": "http.response.body", "body": body})
 
 

@@ -659,8 +659,10 @@ def _answer(
             case _:
                 patch = []
     except InputError as error:
-        status = {"code": 422, "reason": "Invalid", "message": f"advisor: {error}"[:_LONGEST]}
-        return {"allowed": False, "status": status}
+        return {
+            "allowed": False,
+            "status": {"code": 422, "reason": "Invalid", "message": f"advisor: {error}"[:_LONGEST]},
+        }
     response = {"allowed": True, **({"warnings": [warning]} if warning else {})}
     if not patch:
         return response

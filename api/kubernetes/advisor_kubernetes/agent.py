@@ -609,8 +609,9 @@ class _KubernetesAgent:
             computing = partial(nvml.context_pids, gpu.uuid)
             daemon = _GpuDaemon(gpu, options.mps_folder, settings.job_environment(), computing)
             tenancy = _tenancy(options, daemon, self._warn)
-            room = Room(daemon, power_source(gpu, settings), tenancy, references)
-            self._rooms.append((daemon, room))
+            self._rooms.append(
+                (daemon, Room(daemon, power_source(gpu, settings), tenancy, references))
+            )
         self._published: tuple[float, list[Mapping[str, object]]] | None = None
 
     def look(self) -> None:

@@ -248,8 +248,7 @@ class Lease:
         stamp = (spec.get("holderIdentity"), spec.get("renewTime"))
         if stamp != self._stamp[0]:
             self._stamp = stamp, now
-        holder = spec.get("holderIdentity")
-        if holder in (None, "", self._identity) or now - self._stamp[1] >= _HELD_S:
+        if stamp[0] in (None, "", self._identity) or now - self._stamp[1] >= _HELD_S:
             self._write(lease, self._identity)
             # From before the request: others count from after it.
             self._held_until = now + _HELD_S
