@@ -82,7 +82,7 @@ def test_show() -> None:
         "bundled: 20260101-bundle, the champion",
         "extra-trees, 5 trees",
         "64 pairs (640 points) of 2 jobs on 1 card: Card",
-        "oracle_throughput_per_watt_percent",
+        "oracle_energy_efficiency_percent",
         "predicts speed (50 features), power (32 features)",
     ):
         assert part in text

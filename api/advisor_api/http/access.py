@@ -192,10 +192,11 @@ class Buckets:
         self,
         per_s: float,
         burst: float,
-        now: Callable[[], float] = time.monotonic,
+        now: Callable[[], float] | None = None,
         unit: str = "requests",
     ) -> None:
-        self._per_s, self._burst, self._now, self._unit = per_s, float(burst), now, unit
+        self._per_s, self._burst, self._unit = per_s, float(burst), unit
+        self._now = now or time.monotonic
         # A caller whose rate was forgotten starts again.
         self._left = LRUCache[str, tuple[float, float]](10_000)
 
