@@ -59,8 +59,9 @@ _TYPES = {
 def _file(content: bytes, suffix: str) -> Callable[[Request], Response]:
     # Asked for again each time, so an upgrade shows at once; unchanged it costs no body. A
     # browser wants the icon with every change of an address, and that can be an old one.
-    keep = "max-age=86400" if suffix == ".svg" else "no-cache"
-    return ready_answer(content, content, _TYPES[suffix], keep)
+    return ready_answer(
+        content, content, _TYPES[suffix], "max-age=86400" if suffix == ".svg" else "no-cache"
+    )
 
 
 _REPLAYED = (

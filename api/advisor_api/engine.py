@@ -368,8 +368,7 @@ class Engine(Collector):
         Raises:
             InputError: a job without a profile, or without a window that can be trusted.
         """
-        kept = await self.present.kept()
-        profile_set = await self._profiles(kept, [job], gpu_model)
+        profile_set = await self._profiles(await self.present.kept(), [job], gpu_model)
         return await worked(
             lambda: components_by_share(
                 profile_set.a, [*self._store.solo_points(job=job), *bundled.solo_points()]
@@ -544,8 +543,9 @@ class Engine(Collector):
         whole = {name: of_job for name, of_job in by_name.items() if of_job and of_job.profiles}
         for name in names:
             if name not in whole:
-                near = await asyncio.to_thread(self.jobs.names, kept.change, near=name)
-                raise no_profile(name, near)
+                raise no_profile(
+                    name, await asyncio.to_thread(self.jobs.names, kept.change, near=name)
+                )
         return on_single_gpu(names, whole, gpu_model, power_limit_w=power_limit_w)
 
     async def _loaded(self, kept: _Kept, names: Iterable[str]) -> dict[str, ProfilesOfJob]:
@@ -560,10 +560,12 @@ class Engine(Collector):
 
     def _load(self, names: Sequence[str]) -> dict[str, ProfilesOfJob]:
         points = [point for name in names for point in self._store.solo_points(job=name)]
-        local = profiles_by_name(points, names)
-        bundled_too = bundled.profiles()
         return or_estimated(
-            {n: k.before(bundled_too.get(n, ProfilesOfJob({}))) for n, k in local.items()}, points
+            {
+                name: local.before(bundled.profiles().get(name, ProfilesOfJob({})))
+                for name, local in profiles_by_name(points, names).items()
+            },
+            points,
         )
 
     async def _checked(self, kept: _Kept, profile_set: ProfileSet) -> CheckedCounts | None:
@@ -585,14 +587,16 @@ class Engine(Collector):
         """
         key = profile_set.a.gpu_model, gpu_uuid
         if (conditions := kept.conditions.get(key)) is None:
-            store = self._store if gpu_uuid else None
-            conditions = await asyncio.to_thread(self.present.experience.on_card, *key, store)
+            conditions = await asyncio.to_thread(
+                self.present.experience.on_card, *key, self._store if gpu_uuid else None
+            )
             kept.conditions[key] = conditions
         return replace(conditions, windows=await self._windows(kept, profile_set, any_of))
 
     async def _windows(self, kept: _Kept, profile_set: ProfileSet, any_of: bool) -> Windows:
-        sets = sets_of(sorted(profile.job for profile in profile_set.profiles))
-        if any_of or not kept.together.isdisjoint(sets):
+        if any_of or not kept.together.isdisjoint(
+            sets_of(sorted(profile.job for profile in profile_set.profiles))
+        ):
             return await asyncio.to_thread(self._measured, profile_set, self._store, any_of)
         return self._measured(profile_set, None, any_of)
 

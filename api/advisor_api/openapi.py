@@ -132,8 +132,9 @@ def _show_examples(contract: dict[str, Any]) -> None:
         if status in refused:
             continue
         if "body" in example:
-            content = operation["requestBody"]["content"]["application/json"]
-            content.setdefault("example", example["body"])
+            operation["requestBody"]["content"]["application/json"].setdefault(
+                "example", example["body"]
+            )
         for parameter in operation.get("parameters", ()):
             if (value := example.get("parameters", {}).get(parameter["name"])) is not None:
                 parameter["example"] = value

@@ -47,8 +47,9 @@ def send_all(environment: Mapping[str, str]) -> None:
         from opentelemetry.sdk.metrics import MeterProvider
         from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
 
-        reader = PeriodicExportingMetricReader(OTLPMetricExporter())
-        metrics.set_meter_provider(MeterProvider([reader]))
+        metrics.set_meter_provider(
+            MeterProvider([PeriodicExportingMetricReader(OTLPMetricExporter())])
+        )
 
 
 def tell_metrics(collector: Collector) -> None:

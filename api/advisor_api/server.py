@@ -82,10 +82,18 @@ def serve_app(
         if options.tls_certificate is not None and options.tls_key is not None
         else None
     )
-    _log_to_stderr(options.log_level, options.log_format)
+    formatter = PrintableFormatter("%(asctime)s %(levelname)s %(message)s", "%Y-%m-%dT%H:%M:%S")
+    formatter.converter = time.gmtime
+    formatter.default_msec_format = "%s.%03dZ"
+    handler = logging.StreamHandler()
+    handler.setFormatter(JsonFormatter() if options.log_format == "json" else formatter)
+    logging.basicConfig(level=options.log_level.upper(), handlers=[handler], force=True)
+    # uvicorn warns of each request that is none, which anyone could fill the log with.
+    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
+    for name in ("alembic", "httpx"):
+        logging.getLogger(name).setLevel(logging.WARNING)
     with listening(options) as listener:
-        port = options.port if options.socket else listener.getsockname()[1]
-        real = replace(options, port=port)
+        real = replace(options, port=options.port if options.socket else listener.getsockname()[1])
         app = make_app(real)
         config = uvicorn.Config(
             app,
@@ -129,17 +137,17 @@ class _Server(uvicorn.Server):
         loop = asyncio.get_running_loop()
 
         protocol = partial(LimitedProtocol, self.config, self.server_state, self._connections)
-        if self._options.socket is not None:
-            server = await loop.create_unix_server(protocol, sock=listener, backlog=BACKLOG)
-        else:
-            server = await loop.create_server(
+        self.servers = [
+            await loop.create_unix_server(protocol, sock=listener, backlog=BACKLOG)
+            if self._options.socket is not None
+            else await loop.create_server(
                 protocol,
                 sock=listener,
                 ssl=self._certificate and self._certificate.context,
                 backlog=BACKLOG,
                 ssl_handshake_timeout=10.0 if self._certificate else None,
             )
-        self.servers = [server]
+        ]
         self.started = True
         # No request is answered while the collector looks: never again at what lives as long as
         # the process; often at what is new; at all that is kept (0.2 s) only after 2 million.
@@ -161,8 +169,9 @@ class _Server(uvicorn.Server):
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Begin to end, and see to it that no thread which waits for a disk holds that up."""
         super().handle_exit(sig, frame)
-        within_s = self._options.drain_s + _CLOSE_S
-        threading.Thread(target=_leave, args=[within_s], daemon=True).start()
+        threading.Thread(
+            target=_leave, args=[self._options.drain_s + _CLOSE_S], daemon=True
+        ).start()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Tell systemd, then answer waiting requests."""
@@ -198,19 +207,6 @@ async def _answer(server: _Server, app: Starlette, listener: socket.socket) -> N
     # Not uvicorn's own way to open the application, which tells errors as a stack trace.
     async with app.router.lifespan_context(app):
         await server.serve([listener])
-
-
-def _log_to_stderr(level: str, form: str) -> None:
-    formatter = PrintableFormatter("%(asctime)s %(levelname)s %(message)s", "%Y-%m-%dT%H:%M:%S")
-    formatter.converter = time.gmtime
-    formatter.default_msec_format = "%s.%03dZ"
-    handler = logging.StreamHandler()
-    handler.setFormatter(JsonFormatter() if form == "json" else formatter)
-    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
-    # uvicorn warns of each request that is none, which anyone could fill the log with.
-    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
-    for name in ("alembic", "httpx"):
-        logging.getLogger(name).setLevel(logging.WARNING)
 
 
 class Systemd:

@@ -236,8 +236,9 @@ class RequestAudit:
 
 async def _audit(request: Request, service: ServiceOf) -> RequestAudit:
     caller, request_id = request.scope["advisor.caller"], request.scope["advisor.request_id"]
-    client = request.client.host if request.client else ""
-    return RequestAudit(service.state, caller, request_id, client)
+    return RequestAudit(
+        service.state, caller, request_id, request.client.host if request.client else ""
+    )
 
 
 Audited: TypeAlias = Annotated[RequestAudit, Depends(_audit)]

@@ -86,8 +86,9 @@ class WorkerProcesses:
         Raises:
             ProcessEndedError: the process was killed, or the service ends.
         """
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._threads, self._work, what, args)
+        return await asyncio.get_running_loop().run_in_executor(
+            self._threads, self._work, what, args
+        )
 
     def close(self) -> None:
         """End all of them, in whatever they do."""

@@ -150,8 +150,7 @@ def _in_world(walk: Walk, packers: _Packers, world: int) -> tuple[Floats, Floats
     sample = _merged(_packed_slot(slot, packers) for slot in walk.sample)
     top = [_packed_slot(slot, packers) for slot in walk.top]
     does = _outcomes(_merged([sample, *top]), packers, world)
-    fullest = zip(walk.top, top, strict=True)
-    cards = [slot.cards_now - _sum(sets, does)[0] for slot, sets in fullest]
+    cards = [slot.cards_now - _sum(sets, does)[0] for slot, sets in zip(walk.top, top, strict=True)]
     most = np.max(cards, axis=0) if cards else np.zeros(1 + _DRAWS)
     # Few sets are asked of again, and all worlds are there until then.
     for packer in packers.values():
@@ -195,20 +194,16 @@ def _outcomes(sets: Iterable[SetKey], packers: _Packers, world: int) -> dict[Set
             _factors(errors[packed.of_class], of_class, random)
             for errors in (SPEED_ERRORS, ENERGY_ERRORS)
         )
-        outcomes[key] = _outcome(packed, speed, energy)
+        speeds = np.minimum(1.0, np.array(packed.speeds)[:, None] * speed)
+        # A slower server shows a longer tail; its floor is its demand.
+        batch = np.array(packed.lags)[:, None]
+        stays = speeds >= np.array(packed.floors)[:, None] * batch - 1e-9
+        together = np.maximum(stays.sum(axis=0) - 1, 0)
+        behind = ((1 - _centred(speeds)) * batch * stays).sum(axis=0).clip(0) * (together > 0)
+        part = together / (len(packed.members) - 1)
+        saved_w = part * (packed.alone_w - _centred((packed.power_w + packed.lag_w) / energy))
+        outcomes[key] = np.array([together - behind, saved_w, speeds.min(axis=0)])
     return outcomes
-
-
-def _outcome(packed: PackedSet, speed: Floats, energy: Floats) -> Floats:
-    speeds = np.minimum(1.0, np.array(packed.speeds)[:, None] * speed)
-    # A slower server shows a longer tail; its floor is its demand.
-    batch = np.array(packed.lags)[:, None]
-    stays = speeds >= np.array(packed.floors)[:, None] * batch - 1e-9
-    together = np.maximum(stays.sum(axis=0) - 1, 0)
-    behind = ((1 - _centred(speeds)) * batch * stays).sum(axis=0).clip(0) * (together > 0)
-    part = together / (len(packed.members) - 1)
-    saved_w = part * (packed.alone_w - _centred((packed.power_w + packed.lag_w) / energy))
-    return np.array([together - behind, saved_w, speeds.min(axis=0)])
 
 
 def _centred(values: Floats) -> Floats:
@@ -1134,17 +1129,21 @@ def _walk_of(
     kinds = {model: [*of] for model, of in groupby(sorted(kinds_read), lambda kind: kind.model)}
     numbers = {kind: n for of_model in kinds.values() for n, kind in enumerate(of_model)}
     profiles = {model: survey.profiles(of, wanted.head) for model, of in kinds.items()}
-    packers = _packers(kinds, profiles, survey, wanted)
-    return Walk(survey, packers, numbers, wanted.within, slot_s, every)
+    return Walk(
+        survey, _packers(kinds, profiles, survey, wanted), numbers, wanted.within, slot_s, every
+    )
 
 
 def _worlds_of(walk: Walk, wanted: Wanted) -> Iterator[dict[str, Packer]]:
     """Packers of what jobs might be, of each world."""
     kinds = {model: packer.kinds for model, packer in walk.packers.items()}
     guesses = {model: walk.survey.guesses(of, wanted.head) for model, of in kinds.items()}
-    for world in range(_WORLDS):
-        profiles = {model: guess(world) for model, guess in guesses.items()}
-        yield _packers(kinds, profiles, walk.survey, wanted)
+    return (
+        _packers(
+            kinds, {model: guess(world) for model, guess in guesses.items()}, walk.survey, wanted
+        )
+        for world in range(_WORLDS)
+    )
 
 
 def _packers(

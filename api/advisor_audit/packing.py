@@ -125,8 +125,9 @@ class WorkloadUse:
                 total, seconds = self.busy.get(channel, (0.0, 0.0))
                 self.busy[channel] = total + value * segment.read_s, seconds + segment.read_s
             if active is not None:
-                inside = (segment.spread * active) ** 2
-                self.activity = joined(self.activity, active, segment.read_s, inside)
+                self.activity = joined(
+                    self.activity, active, segment.read_s, (segment.spread * active) ** 2
+                )
 
 
 def _activity_of(segment: Segment) -> float | None:

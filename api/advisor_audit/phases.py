@@ -259,10 +259,15 @@ def _means(
         # What the driver keeps for itself is in neither.
         1.1 * float(np.median(sizes)) if len(sizes := cards_mib[~np.isnan(cards_mib)]) else None,
     )
-    is_of_gpu = ENERGY_GPU not in power_scope(model)[0]
-    if ENERGY in means and POWER not in means and is_of_gpu:
+    if ENERGY in means and POWER not in means and ENERGY_GPU not in power_scope(model)[0]:
         left_out = _without_jumps(means[ENERGY], most["W"] * source.step_s, left_out)
-        means[POWER] = _power_w(means[ENERGY], source.step_s)
+        energy_j = means[ENERGY]
+        # From a total between its readings; where it fell back the driver has begun anew.
+        watts = np.full_like(energy_j, math.nan)
+        present = np.flatnonzero(~np.isnan(energy_j))
+        rises, spans_s = np.diff(energy_j[present]), np.diff(present) * source.step_s
+        watts[present[1:]] = np.where(rises >= 0, rises / spans_s, math.nan)
+        means[POWER] = watts
     for channel_left in (ENERGY, MIG_MODE):
         means.pop(channel_left, None)
     for channel, values in means.items():
@@ -284,15 +289,6 @@ def _without_jumps(energy_j: Floats, most_j: float, left_out: LeftOut) -> LeftOu
     left_out = _and(left_out, ENERGY, energy_j[wrong])
     energy_j[wrong] = math.nan
     return left_out
-
-
-def _power_w(energy_j: Floats, step_s: float) -> Floats:
-    """From a total between its readings; where it fell back the driver has begun anew."""
-    watts = np.full_like(energy_j, math.nan)
-    present = np.flatnonzero(~np.isnan(energy_j))
-    rises, spans_s = np.diff(energy_j[present]), np.diff(present) * step_s
-    watts[present[1:]] = np.where(rises >= 0, rises / spans_s, math.nan)
-    return watts
 
 
 def _held(there: Sequence[npt.NDArray[np.bool_]], steps: int) -> npt.NDArray[np.int64]:

@@ -122,8 +122,9 @@ FAMILIES = (
 
 def families_of(job_label: str | None) -> Sequence[Family]:
     """All families, that of `job_label` before the others."""
-    made = Family(job_label or "", "job", _TARGET.group)
-    chosen = next((f for f in FAMILIES if f.job == job_label), made)
+    chosen = next(
+        (f for f in FAMILIES if f.job == job_label), Family(job_label or "", "job", _TARGET.group)
+    )
     return (chosen, *(f for f in FAMILIES if f != chosen)) if job_label else FAMILIES
 
 
@@ -471,8 +472,7 @@ def _with_plain_labels(labels: Mapping[str, str]) -> Mapping[str, str]:
 def _without_copies(names: Iterable[str]) -> frozenset[str]:
     """Those that are read: rows of a job would count a GPU again that has rows of its own."""
     shown = _NAMES & set(names)
-    direct = frozenset(name for name in shown if "/" not in _ADAPTER_OF[name].gpu[0])
-    return direct or shown
+    return frozenset(name for name in shown if "/" not in _ADAPTER_OF[name].gpu[0]) or shown
 
 
 def _other_metrics(names: Iterable[str]) -> str:
@@ -485,18 +485,16 @@ def _other_metrics(names: Iterable[str]) -> str:
             f"{', '.join(labels)}"
         )
     few = sorted(filter(str.isidentifier, there))[:5]
-    programs = dict.fromkeys(adapter.program for adapter in _ADAPTERS)
     what = f"{len(there)} other metrics, such as {', '.join(few)}" if few else "no metric"
-    return f"it has {what}, and none of {', '.join(programs)}"
+    programs = ", ".join(dict.fromkeys(adapter.program for adapter in _ADAPTERS))
+    return f"it has {what}, and none of {programs}"
 
 
 def gpu_of(labels: Mapping[str, str]) -> str | None:
     """The GPU of a row, also of an instance of it; None: it names none, or an instance alone."""
     named = labels.get(_UUID)
-    if not named or "MIG-" in named:
-        return None
     # The device plugin names the replicas of a shared GPU "<uuid>::<number>".
-    return named.split("::")[0]
+    return named.split("::")[0] if named and "MIG-" not in named else None
 
 
 def write_lines(file: IO[bytes], series: Iterable[Series]) -> None:
@@ -580,8 +578,9 @@ class SeriesFile:
         with self._path.open("rb") as file:
             for gpu in self.groups[group]:
                 index = self._gpus[gpu]
-                lines = zip(index.offsets, index.begins_s, index.ends_s, strict=True)
-                for offset, first_s, last_s in lines:
+                for offset, first_s, last_s in zip(
+                    index.offsets, index.begins_s, index.ends_s, strict=True
+                ):
                     if first_s <= end_s and last_s > begin_s:
                         file.seek(offset)
                         yield _of_model(_series(json.loads(file.readline())), self._models)
@@ -818,8 +817,9 @@ class Prometheus:
             for finer, coarser in combinations((f for f in families if f.job in label_names), 2):
                 where = {**span, "match[]": f'{name}{{{finer.job}!=""}}'}
                 if coarser.part:
-                    pods = self._values(f"label/{coarser.job}/values", where)
-                    carriers.update(map(workload_name, pods))
+                    carriers.update(
+                        map(workload_name, self._values(f"label/{coarser.job}/values", where))
+                    )
         self.carriers = frozenset(carriers)
         if not self._named:
             raise self._no_gpus(_other_metrics(there))
@@ -831,8 +831,9 @@ class Prometheus:
             for labels in [_labels(cast("dict[str, object]", row))]
         }
         gpus = sorted({gpu for _, gpus_of_name in self._named.values() for gpu in gpus_of_name})
-        starts = range(0, len(gpus), _GPUS_OF_PAGE)
-        self.groups = tuple(tuple(gpus[n : n + _GPUS_OF_PAGE]) for n in starts)
+        self.groups = tuple(
+            tuple(gpus[n : n + _GPUS_OF_PAGE]) for n in range(0, len(gpus), _GPUS_OF_PAGE)
+        )
 
     def read(self, group: int, begin_s: float, end_s: float) -> Iterator[Series]:
         """All series of a group of GPUs, each value the mean of a step that ends then.
@@ -940,8 +941,7 @@ class Prometheus:
         )
         self.counts.received_bytes += len(body)
         wait_s = headers.get("Retry-After", "")
-        is_number = wait_s.isascii() and wait_s.isdigit()
-        return status, body, float(wait_s) if is_number else None
+        return status, body, float(wait_s) if wait_s.isascii() and wait_s.isdigit() else None
 
     def _data(self, status: int, body: bytes) -> Any:
         if status in (401, 403):
@@ -1015,8 +1015,9 @@ def session_for(secrets: Mapping[str, str], file: Path | None = None) -> request
         session.auth = (str(given.get("username", "")), _secret(given, "password", base))
     elif token := secrets.get(TOKEN):
         session.auth = partial(_authorized, f"Bearer {token}")
-    headers = {str(name): _header(of, base) for name, of in config.get("http_headers", {}).items()}
-    session.headers.update(headers)
+    session.headers.update(
+        {str(name): _header(of, base) for name, of in config.get("http_headers", {}).items()}
+    )
     tls = config.get("tls_config", {})
     if tls.get("insecure_skip_verify"):
         raise InputError(
@@ -1065,9 +1066,8 @@ def _authorized(value: str, request: requests.PreparedRequest) -> requests.Prepa
 
 
 def _secret(given: Mapping[str, Any], name: str, base: Path) -> str:
-    if named := given.get(f"{name}_file"):
-        return _text_of(base / named)
-    return str(given.get(name, ""))
+    named = given.get(f"{name}_file")
+    return _text_of(base / named) if named else str(given.get(name, ""))
 
 
 def _text_of(path: Path) -> str:

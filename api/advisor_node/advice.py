@@ -131,8 +131,10 @@ class Advice:
         """The answers; of many new questions the first, and of the others none yet."""
         now = self._now()
         new = [q for q in dict.fromkeys(questions) if self._kept_answer(q, now) is None]
-        sets = [q for q in new if not _is_pair(q)][:MOST_SETS]
-        pairs_and_sets = [*[q for q in new if _is_pair(q)][:MOST_PAIRS], *sets]
+        pairs_and_sets = [
+            *[q for q in new if _is_pair(q)][:MOST_PAIRS],
+            *[q for q in new if not _is_pair(q)][:MOST_SETS],
+        ]
         for first in range(0, len(pairs_and_sets), _AT_ONCE):
             self._unless_quiet(self._ask, pairs_and_sets[first : first + _AT_ONCE], self._kept)
         failed = dict.fromkeys(pairs_and_sets, self._failure)

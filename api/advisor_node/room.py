@@ -125,10 +125,9 @@ class GpuUsers:
 def _users_by_tenant(sight: Sight, tenant_of: TenantOf) -> dict[str, GpuUsers]:
     """The processes on a GPU, by the uid of their pod or batch job; those of none are left out."""
     clients = sight.clients or frozenset()
-    by_uid = grouped(clients | sight.computing, tenant_of)
     return {
         uid: GpuUsers(clients.intersection(p), frozenset(p) - clients)
-        for uid, p in by_uid.items()
+        for uid, p in grouped(clients | sight.computing, tenant_of).items()
         if uid
     }
 
@@ -299,10 +298,14 @@ class Reference:
 
     def rate_at(self, percent: float) -> float | None:
         """Its rate alone at a share, linear between measured ones; None outside of them."""
-        for (low, slow), (high, fast) in pairwise(self.rates):
-            if low <= percent <= high:
-                return slow + (fast - slow) * (percent - low) / (high - low)
-        return None
+        return next(
+            (
+                slow + (fast - slow) * (percent - low) / (high - low)
+                for (low, slow), (high, fast) in pairwise(self.rates)
+                if low <= percent <= high
+            ),
+            None,
+        )
 
     @classmethod
     def of(cls, points: Iterable[SoloPoint]) -> "Reference":
@@ -689,8 +692,9 @@ class Overlap(Generic[T]):
     def has_ended(self, now_s: float, present: frozenset[str]) -> bool:
         """Whether one of its jobs works no more, for good; `present` are those of the node."""
         gone = [meter for meter in self.meters if not meter.working]
-        over = any(meter.tenant.over or meter.tenant.uid not in present for meter in gone)
-        return over or (bool(gone) and now_s - self._last_s > GONE_S)
+        return any(meter.tenant.over or meter.tenant.uid not in present for meter in gone) or (
+            bool(gone) and now_s - self._last_s > GONE_S
+        )
 
     def observe(self, node: str, scheduler: str) -> Observation:
         """What they did, as the service takes it in; its id begins with the scheduler."""
@@ -783,8 +787,7 @@ class ObservationQueue:
     """
 
     def __init__(self, service: Client) -> None:
-        self._service = service
-        self._waiting = deque[Record]()
+        self._service, self._waiting = service, deque[Record]()
         self._tried_s: float | None = None
         self.sent = self.lost = 0
 

@@ -77,8 +77,9 @@ def _encode_parquet(kind: type[Record], points: Sequence[Record]) -> bytes:
         part = arrow.struct(_fields(arrow, PARTS[kind]))
         fields.insert(0, arrow.field(JOBS, arrow.list_(part), nullable=False))
     about = {VERSION_KEY: str(SCHEMA_VERSION), KIND_KEY: _KIND_NAMES[kind]}
-    rows = [to_row(point) for point in points]
-    table = arrow.Table.from_pylist(rows, schema=arrow.schema(fields, metadata=about))
+    table = arrow.Table.from_pylist(
+        [to_row(point) for point in points], schema=arrow.schema(fields, metadata=about)
+    )
     sink = arrow.BufferOutputStream()
     parquet.write_table(table, sink, compression="zstd")
     return sink.getvalue().to_pybytes()
@@ -107,8 +108,7 @@ def _decode_parquet(data: bytes) -> Iterator[tuple[str, dict[str, Any]]]:
         # A few kilobytes may stand for millions of rows: the count stops in time.
         batches = file.iter_batches(batch_size=1000, use_threads=False)
         rows = (row for batch in batches for row in batch.to_pylist())
-        for number, row in enumerate(rows, start=1):
-            yield f"row {number}", row
+        yield from ((f"row {number}", row) for number, row in enumerate(rows, start=1))
 
 
 def _fields(arrow: Any, kind: type[Record] | type[Part]) -> list[Any]:
@@ -351,9 +351,11 @@ def _notes(points: Sequence[SoloPoint], *, hides: bool) -> Iterable[str]:
     if why := why_no_profile(points):
         yield f"no profile yet: {why}"
         return
-    for column, instead in _STAND_INS.items():
-        if all(getattr(point, column) is None for point in points):
-            yield f"{column} is missing; {instead}"
+    yield from (
+        f"{column} is missing; {instead}"
+        for column, instead in _STAND_INS.items()
+        if all(getattr(point, column) is None for point in points)
+    )
     if hides:
         yield "used from now on instead of the bundled profile; advisor data delete undoes that"
 

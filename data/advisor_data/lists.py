@@ -131,9 +131,8 @@ class ProfileRow:
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> Self:
         """The row of its JSON document."""
-        lists = {name: tuple(document[name]) for name in ("shares", "flags", "rate_units")}
-        values: dict[str, Any] = {**document, **lists}
-        return cls(**values)
+        lists: Any = {name: tuple(document[name]) for name in ("shares", "flags", "rate_units")}
+        return cls(**{**document, **lists})
 
     @property
     def whole(self) -> bool:
@@ -169,8 +168,7 @@ def job_rows(
     profiled = {row.job for row in stored if row.whole}
     rows = [_measured(row, "stored", defined) for row in stored]
     rows += [_measured(row, "bundled", defined) for row in bundled if row.job not in profiled]
-    lacking = set(defined) - {row.job for row in rows}
-    rows += [JobRow(job=name, launchable=True) for name in lacking]
+    rows += [JobRow(job=name, launchable=True) for name in set(defined) - {row.job for row in rows}]
     return tuple(sorted(rows, key=lambda row: (row.job, row.gpu_model or "")))
 
 

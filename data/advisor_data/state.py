@@ -103,38 +103,6 @@ class Token:
         return self.revoked_at is None and (self.expires_at is None or self.expires_at > now())
 
 
-def _new_token(name: str, scopes: Collection[str], expires_at: str | None) -> Token:
-    # The logs call callers without a token `anonymous`.
-    if not re.fullmatch(r"(?!(?i:anonymous)$)[A-Za-z0-9][A-Za-z0-9._-]{0,63}", name):
-        raise InputError(
-            f"{name!r} is not a valid token name",
-            fix="up to 64 letters, digits, dots, dashes and underscores, a letter or digit first; "
-            "not anonymous",
-        )
-    if not scopes or set(scopes) - set(SCOPES):
-        raise InputError(
-            f"the scopes {', '.join(scopes) or '(none)'} are not all known",
-            fix=f"give one or more of {', '.join(SCOPES)}",
-        )
-    end = None
-    if expires_at is not None:
-        with InputError.instead_of(
-            (ValueError, OverflowError),
-            f"{expires_at!r} is not a time in UTC",
-            why="",
-            fix="write it as 2026-01-31T12:00:00+00:00",
-        ):
-            moment = datetime.fromisoformat(expires_at)
-            if moment.tzinfo is None:
-                raise ValueError(expires_at)
-            end = to_text(moment)  # moments are compared as text of one form
-    in_order: tuple[Scope, ...] = tuple(scope for scope in SCOPES if scope in scopes)
-    token = Token(name=name, scopes=in_order, created_at=now(), expires_at=end)
-    if not token.lives():
-        raise InputError(f"the token would have expired at {end}", fix="give a moment to come")
-    return token
-
-
 def _digest(secret: str) -> str:
     # A slow hash protects secrets that people choose; 256 random bits cannot be tried out, and
     # this is computed for every request.
@@ -214,13 +182,42 @@ class ServiceState(OpenDatabase):
         Raises:
             InputError: a living token has that name, or an argument is not as it should be.
         """
-        token = _new_token(name, scopes, expires_at)
+        if not re.fullmatch(r"(?!(?i:anonymous)$)[A-Za-z0-9][A-Za-z0-9._-]{0,63}", name):
+            raise InputError(
+                f"{name!r} is not a valid token name",
+                fix="up to 64 letters, digits, dots, dashes and underscores, a letter or digit "
+                "first; not anonymous",
+            )
+        if not scopes or set(scopes) - set(SCOPES):
+            raise InputError(
+                f"the scopes {', '.join(scopes) or '(none)'} are not all known",
+                fix=f"give one or more of {', '.join(SCOPES)}",
+            )
+        end = None
+        if expires_at is not None:
+            with InputError.instead_of(
+                (ValueError, OverflowError),
+                f"{expires_at!r} is not a time in UTC",
+                why="",
+                fix="write it as 2026-01-31T12:00:00+00:00",
+            ):
+                moment = datetime.fromisoformat(expires_at)
+                if moment.tzinfo is None:
+                    raise ValueError(expires_at)
+                end = to_text(moment)  # moments are compared as text of one form
+        in_order: tuple[Scope, ...] = tuple(scope for scope in SCOPES if scope in scopes)
+        token = Token(name=name, scopes=in_order, created_at=now(), expires_at=end)
+        if not token.lives():
+            raise InputError(f"the token would have expired at {end}", fix="give a moment to come")
         secret = _PREFIX + secrets.token_urlsafe(32)
         with self._writing() as connection:
             # A token that expired gives its name back.
             expired = (tokens.c.name == name) & (tokens.c.expires_at <= token.created_at)
-            still_named = update(tokens).where(expired, tokens.c.revoked_at.is_(None))
-            connection.execute(still_named.values(revoked_at=tokens.c.expires_at))
+            connection.execute(
+                update(tokens)
+                .where(expired, tokens.c.revoked_at.is_(None))
+                .values(revoked_at=tokens.c.expires_at)
+            )
             row = {
                 "secret_sha256": _digest(secret),
                 "name": name,
@@ -372,13 +369,16 @@ class ServiceState(OpenDatabase):
         They are those before a moment (ISO 8601, UTC, as entries have it).
         """
         with self._writing() as connection:
-            old = delete(audit_log).where(audit_log.c.at < before)
-            if count := connection.execute(old).rowcount:
+            if count := connection.execute(
+                delete(audit_log).where(audit_log.c.at < before)
+            ).rowcount:
                 subject = f"{count} entries before {before}"
-                done = AuditEntry(
-                    at=now(), who=who, action="audit.prune", subject=subject, outcome="done"
+                _append(
+                    connection,
+                    AuditEntry(
+                        at=now(), who=who, action="audit.prune", subject=subject, outcome="done"
+                    ),
                 )
-                _append(connection, done)
             return count
 
     def change_count(self) -> int:

@@ -406,9 +406,11 @@ def _schema_state(connection: Connection) -> SchemaState:
     An empty database is "older"; one from before the first migration is "unreleased".
     """
     all_revisions = revisions()
-    revision = None
-    if inspect(connection).has_table(VERSION_TABLE):
-        revision = connection.scalar(text(f"SELECT version_num FROM {VERSION_TABLE}"))
+    revision = (
+        connection.scalar(text(f"SELECT version_num FROM {VERSION_TABLE}"))
+        if inspect(connection).has_table(VERSION_TABLE)
+        else None
+    )
     if revision is not None and revision not in all_revisions:
         return "unreleased" if revision < all_revisions[0] else "newer"
     return "current" if revision == all_revisions[-1] else "older"
@@ -640,9 +642,12 @@ class Store(OpenDatabase):
             after = span.after.started_at_us, span.after.point_id
             # The first is for the index, which the second alone would not use everywhere.
             matches += [moment <= span.after.started_at_us, place < after]
-        newest = moment.desc(), table.c.point_id.desc()
-        wanted = select(table.c.document).where(*matches).order_by(*newest)
-        most = wanted.limit(span.limit + MOST_OF_MOMENT + 1)
+        most = (
+            select(table.c.document)
+            .where(*matches)
+            .order_by(moment.desc(), table.c.point_id.desc())
+            .limit(span.limit + MOST_OF_MOMENT + 1)
+        )
         with self._reading() as connection:
             # Row by row: a page mostly ends long before all of one moment that it may have.
             streaming = connection.execution_options(stream_results=True)
@@ -729,8 +734,9 @@ def restore(url: str | None, home: Path, file: Path, *, overwrite: bool = False)
             ):
                 _copy(given, ours)
             _check_whole(ours, file)
-            named = "SELECT count(*) FROM sqlite_master WHERE name = ?"
-            if not ours.execute(named, [VERSION_TABLE]).fetchone()[0]:
+            if not ours.execute(
+                "SELECT count(*) FROM sqlite_master WHERE name = ?", [VERSION_TABLE]
+            ).fetchone()[0]:
                 raise InputError(f"{file} is not a copy of an advisor database")
         engine_of_draft = _make_engine(f"sqlite:///{draft}")
         try:
@@ -833,14 +839,12 @@ def _insert(connection: Connection, kind: type[Record], records: Iterable[Record
             for record in signed[begin:][:_AT_ONCE]
         }
         ids = [record.point_id for record in some]
-        wanted = select(table.c.document).where(table.c.point_id.in_(ids))
-        stored = set(_read(connection, kind, wanted))
+        stored = set(
+            _read(connection, kind, select(table.c.document).where(table.c.point_id.in_(ids)))
+        )
         stored_ids |= {of for record, of in some.items() if record in stored}
     rows = [_row_of(record) for record in mine if record.point_id not in stored_ids]
     return connection.execute(insert_new(connection, tables[kind]), rows).rowcount if rows else 0
-
-
-_DECIDE = "ask with a token of scope admin, or remove the others: advisor data delete"
 
 
 def _check_undisputed(connection: Connection, signed: Sequence[Record]) -> None:
@@ -880,7 +884,7 @@ def _delete_profile(
         raise DisputedError(
             f"points of {job} are of {listed(sorted(others))}",
             why=f"{writer} replaces and deletes what it sent itself",
-            fix=_DECIDE,
+            fix="ask with a token of scope admin, or remove the others: advisor data delete",
         )
     return connection.execute(delete(tables[SoloPoint]).where(*matches)).rowcount
 
@@ -916,8 +920,7 @@ def _copy(source: sqlite3.Connection, target: sqlite3.Connection) -> None:
     deadline = time.monotonic() + _PATIENCE_S
 
     def give_up(status: int, _remaining: int, _total: int) -> None:
-        waits = status in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
-        if waits and time.monotonic() > deadline:
+        if status in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED) and time.monotonic() > deadline:
             raise sqlite3.OperationalError("database is locked")
 
     source.backup(target, pages=-1, progress=give_up)

@@ -100,9 +100,8 @@ class ServeOptions:
     @property
     def anonymous(self) -> bool:
         """Whether reading needs no token."""
-        if self.anonymous_read is None:
-            return is_loopback(self.host) and self.socket is None
-        return self.anonymous_read
+        on_this_host = is_loopback(self.host) and self.socket is None
+        return on_this_host if self.anonymous_read is None else self.anonymous_read
 
     @property
     def url(self) -> str:
@@ -230,8 +229,9 @@ class Hosts:
     """Which Host headers are ours: a page of another site may have its name lead to us."""
 
     def __init__(self, options: ServeOptions) -> None:
-        names = ("localhost", options.host, *options.allowed_hosts)
-        self._names = {name.lower().strip("[]") for name in names}
+        self._names = {
+            name.lower().strip("[]") for name in ("localhost", options.host, *options.allowed_hosts)
+        }
         # Those that were found good, as they came: to look is cheaper than to read.
         self._good: set[bytes] = set()
 
@@ -306,8 +306,7 @@ class Bodies:
     """Receives bodies, all of them together in a bounded space."""
 
     def __init__(self, options: ServeOptions) -> None:
-        self._room = options.max_bodies_bytes
-        self._body_s = options.body_s
+        self._room, self._body_s = options.max_bodies_bytes, options.body_s
 
     @contextmanager
     def received(self, size: int) -> Generator[None]:
@@ -521,8 +520,9 @@ async def caller_of(authorization: bytes, address: str, tokens: TokenCache) -> C
         raise _unauthorized("only bearer tokens are known here")
     if (token := await tokens.find(secret.strip(), address)) is None:
         raise _unauthorized("the token is wrong, expired or revoked", error="invalid_token")
-    scopes = frozenset[str]().union(*(_IMPLIED[scope] for scope in token.scopes))
-    return Caller(name=token.name, scopes=scopes)
+    return Caller(
+        name=token.name, scopes=frozenset[str]().union(*(_IMPLIED[scope] for scope in token.scopes))
+    )
 
 
 class _Needs(SecurityBase):
@@ -601,8 +601,9 @@ def peer_of(connection: int) -> Peer:
         OSError: it is none.
     """
     with socket.socket(fileno=os.dup(connection)) as ours:
-        credentials = ours.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-        _, uid, gid = _CREDENTIALS.unpack(credentials)
+        _, uid, gid = _CREDENTIALS.unpack(
+            ours.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+        )
         more = b""
         with suppress(OSError):  # too many, or the kernel does not say
             # SO_PEERGROUPS of asm-generic/socket.h, for which Python has no name, and 256 groups.
@@ -617,6 +618,5 @@ def caller_of_peer(peer: Peer, group: int | None) -> Caller | None:
     """
     if peer.uid in (0, os.geteuid()):
         return Caller(name=peer.name, scopes=_IMPLIED["admin"])
-    if group in peer.gids:
-        return Caller(name=peer.name, scopes=frozenset({"read", "write", "launch"}))
-    return None
+    may_launch = frozenset({"read", "write", "launch"})
+    return Caller(name=peer.name, scopes=may_launch) if group in peer.gids else None

@@ -150,8 +150,9 @@ class LimitedProtocol(HttpToolsProtocol):
                 return
             except httptools.HttpParserUpgrade as offer:
                 rest = rest[offer.args[0] :]
-                version = self.parser.get_http_version()
-                head = without_offer(self.parser.get_method(), self.url, version, self.headers)
+                head = without_offer(
+                    self.parser.get_method(), self.url, self.parser.get_http_version(), self.headers
+                )
                 self.parser = httptools.HttpRequestParser(self)
                 self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
                 self.parser.feed_data(head)
@@ -185,9 +186,9 @@ class LimitedProtocol(HttpToolsProtocol):
         if not self.url.startswith(b"/"):
             # The header must be there as well, but the target says which host is meant.
             self.url, host = _of_whole_address(self.url)
-            for place, (name, _) in enumerate(self.headers):
-                if name == b"host":
-                    self.headers[place] = (name, host)
+            self.headers[:] = [
+                (name, host if name == b"host" else value) for name, value in self.headers
+            ]
         self._all.new.pop(self, None)
         self._all.kept.pop(self, None)
         super().on_headers_complete()
@@ -223,8 +224,9 @@ class LimitedProtocol(HttpToolsProtocol):
             status, code = "431 Request Header Fields Too Large", "head-too-large"
             text = f"a request may have {self._all.max_head_bytes} bytes before its body."
         request_id = f"http-{os.urandom(6).hex()}"
-        fault = Fault(status=int(status[:3]), code=code, message=text, headers={})
-        body = error_body(fault, request_id)
+        body = error_body(
+            Fault(status=int(status[:3]), code=code, message=text, headers={}), request_id
+        )
         head = (
             f"HTTP/1.1 {status}\r\n"
             f"content-type: application/json\r\ncontent-length: {len(body)}\r\n"

@@ -173,7 +173,12 @@ def fault_of(error: Exception) -> Fault:
     """How an error is reported to a caller; causes that are none of theirs stay in the log."""
     match error:
         case RequestValidationError():
-            return Fault(status=422, code="bad-input", message=_faults_of_input(error), headers={})
+            places: dict[str, list[Mapping[str, Any]]] = {}
+            for fault in cast("Sequence[Mapping[str, Any]]", error.errors()):
+                # Without the names that the library has for types.
+                names = [str(name) for name in fault["loc"] if not _TYPE.match(str(name))]
+                places.setdefault(".".join(name[:_LONGEST] for name in names), []).append(fault)
+            return Fault(status=422, code="bad-input", message=f"{fault_text(places)}.", headers={})
         case HTTPException():
             return Fault(
                 status=error.status_code,
@@ -250,15 +255,6 @@ def _hidden(status: int, code: str, what: str) -> Fault:
     return Fault(status=status, code=code, message=text, headers={})
 
 
-def _faults_of_input(error: RequestValidationError) -> str:
-    places: dict[str, list[Mapping[str, Any]]] = {}
-    for fault in cast("Sequence[Mapping[str, Any]]", error.errors()):
-        # Without the names that the library has for types.
-        names = [str(name) for name in fault["loc"] if not _TYPE.match(str(name))]
-        places.setdefault(".".join(name[:_LONGEST] for name in names), []).append(fault)
-    return f"{fault_text(places)}."
-
-
 def not_found(what: str, fix: str) -> HTTPException:
     """404 with what is not there, and where to look."""
     return HTTPException(404, f"{what}. {fix}.")
@@ -291,8 +287,9 @@ def ready_answer(
         "Vary": "Accept-Encoding",
     }
     whole, unchanged = Response(content, headers=headers), Response(None, 304, headers)
-    small = gzip.compress(content, 6, mtime=0)
-    zipped = Response(small, headers={**headers, "Content-Encoding": "gzip"})
+    zipped = Response(
+        gzip.compress(content, 6, mtime=0), headers={**headers, "Content-Encoding": "gzip"}
+    )
 
     def fitting(request: Request) -> Response:
         if request.headers.get("if-none-match") == headers["ETag"]:
@@ -700,8 +697,13 @@ class _Answer:
         body = error_body(fault, self._request_id)
         more = [(name.lower().encode(), text.encode()) for name, text in fault.headers.items()]
         length = (b"content-length", str(len(body)).encode())
-        start = {"type": "http.response.start", "status": fault.status}
-        await self.send({**start, "headers": [_JSON, length, *more]})
+        await self.send(
+            {
+                "type": "http.response.start",
+                "status": fault.status,
+                "headers": [_JSON, length, *more],
+            }
+        )
         await self.send({"type": "http.response.body", "body": body})
 
 
@@ -734,9 +736,8 @@ class _AccessLog:
             self._refused_at = second
         text = path[:_LONGEST_PATH].decode("ascii", "backslashreplace")
         at, took_ms = f"{self._text}.{int(1000 * (now - second)):03d}Z", f"{1000 * duration_s:.1f}"
-        if not self._as_json:
-            line = f"{at} INFO {method} {text} {status} {took_ms} ms {who} {request_id}"
-        else:
+        line = f"{at} INFO {method} {text} {status} {took_ms} ms {who} {request_id}"
+        if self._as_json:
             line = json.dumps(
                 {
                     "time": at,

@@ -227,8 +227,9 @@ def _as(kind: type[Record]) -> GetPydanticSchema:
 
     def schema(_source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
         row = handler.generate_schema(columns)
-        made = core_schema.no_info_after_validator_function(record, row)
-        return core_schema.no_info_before_validator_function(_of_this_version, made)
+        return core_schema.no_info_before_validator_function(
+            _of_this_version, core_schema.no_info_after_validator_function(record, row)
+        )
 
     return GetPydanticSchema(schema)
 
@@ -257,8 +258,9 @@ def _columns(kind: type[Record] | type[Part]) -> type[BaseModel]:
     for part in (part for record, part in PARTS.items() if record is kind):
         jobs: Any = Annotated[list[_columns(part)], Field(min_length=2, max_length=MOST_JOBS)]
         fields[JOBS] = jobs, Field(description="one object for each job, in any order")
-    doc = (kind.__doc__ or "").splitlines()[0]
-    return make(kind.__name__, __base__=_Strict, __doc__=doc, **fields)
+    return make(
+        kind.__name__, __base__=_Strict, __doc__=(kind.__doc__ or "").splitlines()[0], **fields
+    )
 
 
 def _field(
@@ -269,8 +271,9 @@ def _field(
     hint = _hint(kind, column.name, value)
     if column.default is dataclasses.MISSING:
         return hint, Field(**described)
-    default = list(column.default) if value is tuple else column.default
-    return (hint | None if optional else hint), Field(default, **described)
+    return (hint | None if optional else hint), Field(
+        list(column.default) if value is tuple else column.default, **described
+    )
 
 
 def _hint(kind: type[Record] | type[Part], name: str, value: type) -> Any:
@@ -488,8 +491,11 @@ def launch_jobs(
     if wanted.dry_run:
         return answer(launching.plan(service, wanted, caller), 200)
     status = launching.launch(service, wanted, caller, idempotency_key, audited)
-    place = {"Location": f"/v1/launches/{status.launch_id}"}
-    return answer(launching.visible_launch(status, caller), 202, place)
+    return answer(
+        launching.visible_launch(status, caller),
+        202,
+        {"Location": f"/v1/launches/{status.launch_id}"},
+    )
 
 
 @launches.get("/launches", response_model=LaunchList)
@@ -526,8 +532,9 @@ def stop_launch(
     launch_id: LaunchInPath, service: _LaunchingService, caller: Launcher, audited: Audited
 ) -> Response:
     """Ask for the end of a launch: its jobs are stopped in the safe order. Again does nothing."""
-    status = launching.stop(service, launch_id, audited)
-    return answer(launching.visible_launch(status, caller), 202)
+    return answer(
+        launching.visible_launch(launching.stop(service, launch_id, audited), caller), 202
+    )
 
 
 @launches.delete(
@@ -544,8 +551,9 @@ def end_job(
     audited: Audited,
 ) -> Response:
     """Ask for the end of one job, all copies of it; the others go on. Again does nothing."""
-    status = launching.change(service, launch_id, job, audited)
-    return answer(launching.visible_launch(status, caller), 202)
+    return answer(
+        launching.visible_launch(launching.change(service, launch_id, job, audited), caller), 202
+    )
 
 
 @launches.post(
@@ -558,8 +566,9 @@ def resplit_launch(
     launch_id: LaunchInPath, service: _LaunchingService, caller: Launcher, audited: Audited
 ) -> Response:
     """Ask for the jobs to start again at the split that `resplit` of the launch offers."""
-    status = launching.change(service, launch_id, None, audited)
-    return answer(launching.visible_launch(status, caller), 202)
+    return answer(
+        launching.visible_launch(launching.change(service, launch_id, None, audited), caller), 202
+    )
 
 
 @launches.post(
@@ -672,8 +681,9 @@ def _profile_page(service: Service, job: str, span: Span) -> ProfilePoints:
     models = sorted({row.gpu_model for row in (stored if has_stored else theirs)})
     span = replace(span, gpu_model=span.gpu_model and named_model(span.gpu_model, models))
     if span.gpu_model is not None and span.gpu_model not in models:
-        what = f"{job} was not measured on {span.gpu_model}"
-        raise not_found(what, f"It was on {', '.join(models)}")
+        raise not_found(
+            f"{job} was not measured on {span.gpu_model}", f"It was on {', '.join(models)}"
+        )
     page = _flagged_page(service, job, span) if has_stored else page_of(theirs, span)
     return ProfilePoints(
         job=job,
@@ -781,8 +791,9 @@ def replace_profile(
         )
     with changing(service, audited, "profile.replace", f"{job} on {models[0]}"):
         points = audited.signed(sent.points)
-        stored = service.store.replace_profile(job, models[0], points, audited.owner)
-        return answer(Stored(stored=stored))
+        return answer(
+            Stored(stored=service.store.replace_profile(job, models[0], points, audited.owner))
+        )
 
 
 @profiles.delete("/profiles/{job}", response_model=Deleted, responses=may_refuse(409))

@@ -70,8 +70,9 @@ class GpuFolder:
 
     def job_folders(self) -> list[Path]:
         """The folders of the jobs that run there now."""
-        paths = self.path.glob("jobs/*")
-        return sorted(path for path in paths if re.fullmatch("[1-9][0-9]{0,9}", path.name))
+        return sorted(
+            path for path in self.path.glob("jobs/*") if re.fullmatch("[1-9][0-9]{0,9}", path.name)
+        )
 
     def ended(self, job: "SlurmJob") -> "SlurmJob":
         """A job after its Epilog, which leaves its exit status for us to take away."""
@@ -295,10 +296,12 @@ class SlurmAgent:
                 fix="list them in gres.conf as the driver does, /dev/nvidia0 first",
             )
         gpu = self._gpus[folder.index] = with_units(listed_gpu, self._settings)
-        environment = self._settings.job_environment()
-        daemon = UserDaemon(gpu, folder, environment, lambda: nvml.context_pids(gpu.uuid))
-        source = power_source(gpu, self._settings)
-        self._rooms[folder.path] = Room(daemon, source, daemon.tenancy(), self._references)
+        daemon = UserDaemon(
+            gpu, folder, self._settings.job_environment(), lambda: nvml.context_pids(gpu.uuid)
+        )
+        self._rooms[folder.path] = Room(
+            daemon, power_source(gpu, self._settings), daemon.tenancy(), self._references
+        )
         return self._rooms[folder.path]
 
 

@@ -64,9 +64,10 @@ class _Meeting(Offer):
 
     def keeps(self, answer: Together) -> bool:
         """Whether those that have begun have the shares that a set was planned with."""
-        given = zip(self.there, answer.shares, strict=False)
-        same = all(float(share) == _share(job) for job, share in given)
-        return same or bool(self.question.running)
+        return bool(self.question.running) or all(
+            float(share) == _share(job)
+            for job, share in zip(self.there, answer.shares, strict=False)
+        )
 
 
 def with_places(jobs: Sequence[SlurmTask], nodes: Mapping[str, SlurmNode]) -> list[SlurmTask]:
@@ -275,8 +276,9 @@ class QueueRound:
         # No job is sent to, or waits for, a GPU of a drained node.
         still = [job for job in jobs if not any(self._drained(node) for node, _ in job.cards)]
         cards = grouped(_open_cards(still, self._kind), lambda card: self._kind(card[0]))
-        come = (job for job in jobs if job.undecided and self._came_s(job) <= self.now_s)
-        waiting = grouped(come, self._kind)
+        waiting = grouped(
+            (job for job in jobs if job.undecided and self._came_s(job) <= self.now_s), self._kind
+        )
         for kind in dict.fromkeys((*cards, *waiting)):
             # Of many jobs that may meet, the first in the queue.
             yield from self._of(cards.get(kind, []), waiting.get(kind, [])[:60])
@@ -291,10 +293,12 @@ class QueueRound:
         for meeting, answer in matched([1] * (len(cards) + len(waiting)), good, 0):
             together |= {job.key for job in meeting.jobs}
             yield from self._changes(meeting, answer)
-        for first, *_ in cards:
-            late = self.now_s - first.eligible_s > self.wait_s
-            if first.pending and first.key not in together and late:
-                yield self._whole(first, "no job is left to share with")
+        yield from (
+            self._whole(first, "no job is left to share with")
+            for first, *_ in cards
+            if first.pending and first.key not in together
+            if self.now_s - first.eligible_s > self.wait_s
+        )
 
     def _good(self, meetings: Iterable[_Meeting]) -> list[tuple[_Meeting, Together]]:
         """Those that are advised, and in which time limits leave their work to all that come."""
@@ -316,8 +320,9 @@ class QueueRound:
                 node, counted = place
                 those = listed(f"job {job.key} ({_name(job)})" for job in meeting.there)
                 why = f"of a GPU beside {those}, split {answer.split}"
-                joined = self._share(meeting, answer, len(meeting.there), counted, why)
-                yield replace(joined, node=node)
+                yield replace(
+                    self._share(meeting, answer, len(meeting.there), counted, why), node=node
+                )
             later = later[1:]
         yield from (
             Change(
@@ -382,10 +387,12 @@ class QueueRound:
 
     def _given_up(self, jobs: Iterable[SlurmTask]) -> Iterator[Change]:
         """Jobs that were sent beside another and could not start there."""
-        for job in jobs:
-            sent = job.pending and job.part and job.needs_node
-            if sent and self.now_s - job.eligible_s > START_S:
-                yield replace(self._whole(job, "it could not start beside another"), node="")
+        return (
+            replace(self._whole(job, "it could not start beside another"), node="")
+            for job in jobs
+            if job.pending and job.part and job.needs_node
+            if self.now_s - job.eligible_s > START_S
+        )
 
     def _whole(self, job: SlurmTask, why: str) -> Change:
         named = replace(_named(job), share_text="100", counted=WHOLE, memory_mib=None)
@@ -484,8 +491,7 @@ class _Matching:
     ) -> None:
         self._settings, self._advice, self._ask = settings, advice, ask
         self._jobs_dir, self._names = jobs_dir, dict[str, str | None]()
-        self._site_read_s = -SITE_S
-        self._books = ""
+        self._site_read_s, self._books = -SITE_S, ""
         self._partitions: Mapping[str, Partition] = {}
 
     def look(self) -> None:
@@ -526,8 +532,9 @@ class _Matching:
             self._names[number] = None
             try:
                 script = self._ask("scontrol", "write", "batch_script", number, "-")
-                words = command_of_script(script)
-                name = watched_job(words, job.workdir, ProgressSettings(), self._jobs_dir).name
+                name = watched_job(
+                    command_of_script(script), job.workdir, ProgressSettings(), self._jobs_dir
+                ).name
                 comment = replace(job.named, job=name).in_comment(job.comment)
                 self._ask("scontrol", "update", f"JobId={number}", f"Comment={comment}")
                 self._names[number] = name

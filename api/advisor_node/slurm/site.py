@@ -338,7 +338,6 @@ def _allocated(row: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 _LIMITS = ("GrpTRES", "GrpTRESMins", "GrpTRESRunMins", "MaxTRES", "MaxTRESMins")
-_OF_QOS = (*_LIMITS, "MaxTRESPU", "MaxTRESPA")
 _WEIGHT = re.compile(r"(gres/(?:gpu(?::[^=,]*)?|mps))=([0-9.]+)", re.IGNORECASE)
 _COUNT = re.compile(r"gres/gpu(:[^=,]*|)=([0-9]+)")
 
@@ -367,8 +366,9 @@ def _unweighed(partitions: str) -> Iterator[str]:
         name, weights = (words.get(key, "") for key in ("PartitionName", "TRESBillingWeights"))
         given = {key.lower(): float(weight) for key, weight in _WEIGHT.findall(weights)}
         # A GPU counts as itself and as one of its type; gres/mps has no types.
-        of_types = (given[key] for key in given if key.startswith("gres/gpu:"))
-        whole = given.get("gres/gpu", 0.0) + max(of_types, default=0.0)
+        whole = given.get("gres/gpu", 0.0) + max(
+            (given[key] for key in given if key.startswith("gres/gpu:")), default=0.0
+        )
         part = given.get("gres/mps", 0.0)
         if abs(whole - 100 * part) > 0.01 * whole:
             bills = f"partition {name} bills GRES/gpu={whole:g} and GRES/mps={part:g}"
@@ -377,9 +377,13 @@ def _unweighed(partitions: str) -> Iterator[str]:
 
 def _unlimited(ask: SlurmCommand) -> Iterator[str]:
     """A limit on GPUs that has none on their parts beside it."""
-    for kind, key, limits in (("assoc", "Account,User", _LIMITS), ("qos", "Name", _OF_QOS)):
-        text = ask("sacctmgr", "-nP", "show", kind, f"format={key},{','.join(limits)}")
-        for line in text.splitlines():
+    for kind, key, limits in (
+        ("assoc", "Account,User", _LIMITS),
+        ("qos", "Name", (*_LIMITS, "MaxTRESPU", "MaxTRESPA")),
+    ):
+        for line in ask(
+            "sacctmgr", "-nP", "show", kind, f"format={key},{','.join(limits)}"
+        ).splitlines():
             cells = line.split("|")
             names, values = cells[: -len(limits)], cells[-len(limits) :]
             for limit, value in zip(limits, values, strict=True):
@@ -520,8 +524,9 @@ def _fact(partition: Partition, nodes: Sequence[SlurmNode]) -> str:
     those = [node for node in nodes if partition.name in node.partitions and node.gpus]
     if not those or not all(node.is_shared for node in those):
         return "no GPUs are not counted as mps, 100 for each"
-    kinds = {kind for node in those for kind in node.types}
-    types = "+".join(kind or "none" for kind in sorted(kinds))
+    types = "+".join(
+        kind or "none" for kind in sorted({kind for node in those for kind in node.types})
+    )
     brings = {"cpus": partition.cpus, "mib": partition.memory_mib, "types": types}
     return " ".join(["ok", *(f"{key}={value}" for key, value in brings.items() if value)])
 
@@ -553,12 +558,11 @@ def _node(row: Mapping[str, object]) -> SlurmNode:
     gres = str(row.get("gres", ""))
     counts = {name: _counts(gres, name) for name in ("gpu", "mps")}
     gpus, mps = (sum(of_types.values()) for of_types in counts.values())
-    named: Any = row.get("partitions")
     # 22.05 has its flags beside the state; later versions have all of them there.
     state = f"{row.get('state')} {row.get('state_flags')}".upper()
     return SlurmNode(
         name=str(row.get("name", "")),
-        partitions=tuple(map(str, named or ())),
+        partitions=tuple(map(str, cast("list[object]", row.get("partitions") or ()))),
         free_cpus=int((_number(row.get("cpus")) or 0) - (_number(row.get("alloc_cpus")) or 0)),
         gpus=gpus,
         is_shared=gpus > 0 and mps == 100 * gpus,

@@ -117,10 +117,13 @@ def _patch_of(pod: Object, place: int, shape: _PodShape) -> list[Object]:
 
 def _without_devices(pod: Object, computing: Object | None) -> Iterator[Object]:
     """Have all other containers of a pod see no GPU."""
-    for kind in CONTAINERS:
-        for place, other in enumerate(parts(pod, "spec", kind)):
-            if other is not computing:
-                yield from _more(f"/spec/{kind}/{place}/env", parts(other, "env"), [_NO_GPU])
+    return (
+        change
+        for kind in CONTAINERS
+        for place, other in enumerate(parts(pod, "spec", kind))
+        if other is not computing
+        for change in _more(f"/spec/{kind}/{place}/env", parts(other, "env"), [_NO_GPU])
+    )
 
 
 def _label(pod: Object) -> Iterator[Object]:
@@ -351,10 +354,9 @@ def container_of(pod: Object, wishes: Wishes) -> tuple[int, Object]:
         candidates = [
             (i, c) for i, c in enumerate(containers) if word(c, "name") == wishes.container
         ]
-    elif len(containers) == 1:
-        candidates = [(0, containers[0])]
     else:
-        candidates = [(i, c) for i, c in enumerate(containers) if _asks_for_gpu(c)]
+        only = len(containers) == 1
+        candidates = [(i, c) for i, c in enumerate(containers) if only or _asks_for_gpu(c)]
     if len(candidates) != 1:
         there = ", ".join(shown(word(container, "name")) for container in containers)
         raise InputError(
@@ -558,17 +560,17 @@ def _containers(pod: Object) -> Iterator[Object]:
 
 
 def _gpus(container: Object) -> Iterator[tuple[str, object]]:
-    for kind in ("limits", "requests"):
-        yield from (
-            (name, count)
-            for name, count in part(container, "resources", kind).items()
-            # Charts write the number of GPUs of each container, also 0.
-            if str(count) != "0"
-            and (
-                name in (names.GPU_RESOURCE, names.SHARE_RESOURCE)
-                or any(re.match(form, name) for form, *_ in _DIVIDED)
-            )
+    return (
+        (name, count)
+        for kind in ("limits", "requests")
+        for name, count in part(container, "resources", kind).items()
+        # Charts write the number of GPUs of each container, also 0.
+        if str(count) != "0"
+        and (
+            name in (names.GPU_RESOURCE, names.SHARE_RESOURCE)
+            or any(re.match(form, name) for form, *_ in _DIVIDED)
         )
+    )
 
 
 def _asks_for_gpu(container: Object) -> bool:
@@ -657,8 +659,10 @@ def _answer(
             case _:
                 patch = []
     except InputError as error:
-        status = {"code": 422, "reason": "Invalid", "message": f"advisor: {error}"[:_LONGEST]}
-        return {"allowed": False, "status": status}
+        return {
+            "allowed": False,
+            "status": {"code": 422, "reason": "Invalid", "message": f"advisor: {error}"[:_LONGEST]},
+        }
     response = {"allowed": True, **({"warnings": [warning]} if warning else {})}
     if not patch:
         return response
@@ -681,7 +685,13 @@ def _created(
         return [], ""
     place, container = container_of(pod, wishes)
     if wishes.job == AUTO:
-        name = {names.JOB: _name_of(container)}
+        # Of what it runs: its image, by digest where that is given, its command and arguments.
+        image = word(container, "image") or "image"
+        # Without a command the image has one.
+        entry: Any = container.get("command") or re.split("[:@]", image.rpartition("/")[2])[:1]
+        with InputError.instead_of(TypeError, "command and args of the container are no lists"):
+            words = [str(word_) for word_ in (*entry, *(container.get("args") or ()))]
+        name = {names.JOB: watched_job(words, None, ProgressSettings(), image=image).name}
         meta = {**part(pod, "metadata"), "annotations": {**annotations, **name}}
         patch, message = _created(
             {**pod, "metadata": meta}, host_paths=host_paths, is_full=is_full, advise=advise
@@ -703,16 +713,6 @@ def _created(
     return _patch_of(pod, place, shape), _FULL
 
 
-def _name_of(container: Object) -> str:
-    """Of what it runs: its image, by digest where that is given, its command and arguments."""
-    image = word(container, "image") or "image"
-    # Without a command the image has one.
-    entry: Any = container.get("command") or re.split("[:@]", image.rpartition("/")[2])[:1]
-    with InputError.instead_of(TypeError, "command and args of the container are no lists"):
-        words = [str(word_) for word_ in (*entry, *(container.get("args") or ()))]
-    return watched_job(words, None, ProgressSettings(), image=image).name
-
-
 def _check_unmanaged(pod: Object) -> None:
     """Refuse a pod that looks as if the chooser were to place it, and is not checked for that."""
     if names.MANAGED in part(pod, "metadata", "labels") or _is_gated(pod):
@@ -726,8 +726,7 @@ def _check_unmanaged(pod: Object) -> None:
 def _updated(request: Object, chooser: str | None) -> list[Object]:
     """Refuse changes of what only the chooser writes."""
     old, new = part(request, "oldObject"), part(request, "object")
-    by_chooser = word(part(request, "userInfo"), "username") == chooser
-    if not by_chooser and (changed := _changed(old, new)):
+    if word(part(request, "userInfo"), "username") != chooser and (changed := _changed(old, new)):
         raise InputError(
             f"{changed} cannot be changed",
             why="advisor chooses GPU, node and share of a pod",
@@ -735,10 +734,10 @@ def _updated(request: Object, chooser: str | None) -> list[Object]:
         )
     if names.MANAGED not in part(old, "metadata", "labels"):
         return []
-    containers = enumerate(parts(new, "spec", "containers"))
     # A manifest that is applied again asks once more for the GPU that was taken away from it.
     again = (
-        _without_gpu(container, f"/spec/containers/{place}") for place, container in containers
+        _without_gpu(container, f"/spec/containers/{place}")
+        for place, container in enumerate(parts(new, "spec", "containers"))
     )
     return [*_debugged(old, new), *itertools.chain.from_iterable(again)]
 
@@ -749,8 +748,9 @@ def _debugged(old: Object, new: Object) -> Iterator[Object]:
     if added := [c for c in parts(new, "spec", "ephemeralContainers") if c not in there]:
         for container in added:
             _check_beside(container)
-        only = {"spec": {"ephemeralContainers": parts(new, "spec", "ephemeralContainers")}}
-        yield from _without_devices(only, None)
+        yield from _without_devices(
+            {"spec": {"ephemeralContainers": parts(new, "spec", "ephemeralContainers")}}, None
+        )
 
 
 def _changed(old: Object, new: Object) -> str:

@@ -90,10 +90,10 @@ class _GpuDaemon:
         self, gpu: Gpu, folder: Path, environment: Mapping[str, str], computing: ComputingPids
     ) -> None:
         self._folder, self._environment = folder / gpu.uuid, environment
-        control = Control(self._folder / "pipe", environment)
-        self.backend = MpsBackend(gpu, control, owned=True, computing=computing)
-        self.unready = "its MPS daemon is being started"
-        self.losses = 0
+        self.backend = MpsBackend(
+            gpu, Control(self._folder / "pipe", environment), owned=True, computing=computing
+        )
+        self.unready, self.losses = "its MPS daemon is being started", 0
         self._begun = self._proven = False
 
     @property
@@ -181,8 +181,9 @@ class _GpuDaemon:
 
     def prove(self, share: Share, user: int | None = None) -> int | None:
         """The SMs that the driver gives to a process under `share`."""
-        variables = {**self._environment, **self.backend.environment(share)}
-        return granted_units(self.backend, share, variables, user)
+        return granted_units(
+            self.backend, share, {**self._environment, **self.backend.environment(share)}, user
+        )
 
 
 def _make_folder(folder: Path, mode: int) -> None:
@@ -212,9 +213,12 @@ def _families(
         ("pod", ("namespace", "pod", "job", "gpu_uuid"), _OF_PODS, pods),
         ("gpu", ("gpu_uuid",), _OF_GPUS, gpus),
     ):
-        for kind, name, text in metrics:
-            values = [(of, numbers[name]) for of, numbers in rows]
-            yield family(kind, f"{what}_{name}", text, labels, values)
+        yield from (
+            family(
+                kind, f"{what}_{name}", text, labels, [(of, numbers[name]) for of, numbers in rows]
+            )
+            for kind, name, text in metrics
+        )
     text, waiting = "Observations that the service does not have yet", [((), reports.waiting)]
     yield family(GaugeMetricFamily, "agent_observations_waiting", text, (), waiting)
     text = "Observations by what became of them"
@@ -507,8 +511,9 @@ class NodeApi:
     def warn(self, pod: _SharedPod, reason: str, message: str) -> None:
         """A warning event of a pod, which `kubectl describe pod` shows."""
         involved = {"namespace": pod.namespace, "name": pod.name, "uid": pod.uid}
-        source = {"component": "advisor-agent", "host": self._node}
-        event = event_of(involved, source, "Warning", reason, message)
+        event = event_of(
+            involved, {"component": "advisor-agent", "host": self._node}, "Warning", reason, message
+        )
         self._cluster.post(f"/api/v1/namespaces/{pod.namespace}/events", event)
 
 
@@ -604,8 +609,9 @@ class _KubernetesAgent:
             computing = partial(nvml.context_pids, gpu.uuid)
             daemon = _GpuDaemon(gpu, options.mps_folder, settings.job_environment(), computing)
             tenancy = _tenancy(options, daemon, self._warn)
-            room = Room(daemon, power_source(gpu, settings), tenancy, references)
-            self._rooms.append((daemon, room))
+            self._rooms.append(
+                (daemon, Room(daemon, power_source(gpu, settings), tenancy, references))
+            )
         self._published: tuple[float, list[Mapping[str, object]]] | None = None
 
     def look(self) -> None:
@@ -659,10 +665,9 @@ class _KubernetesAgent:
             }
             for daemon, _ in self._rooms
         ]
-        if self._published:
-            then_s, published = self._published
-            if published == gpus and now_s - then_s < 30.0:  # readers ignore older ones
-                return
+        then_s, published = self._published or (-math.inf, [])
+        if published == gpus and now_s - then_s < 30.0:  # readers ignore older ones
+            return
         if _publish(self._api, gpus):
             self._published = now_s, gpus
 
@@ -696,16 +701,16 @@ def _publish(api: NodeApi, gpus: Sequence[Mapping[str, object]]) -> bool:
 def _tenancy(
     options: AgentOptions, daemon: _GpuDaemon, warn: Callable[[_SharedPod, str, str], None]
 ) -> Tenancy[_SharedPod]:
-    def wanted(pod: _SharedPod) -> Mapping[str, str]:
-        limit = {PIPE_DIRECTORY: options.pipe_mount, PERCENTAGE: pod.share_text}
-        return daemon.backend.environment(pod.share) | limit
-
     return Tenancy(
         scheduler="k8s",
         node=options.node,
         tenant_of=options.pod_of,
         progress_file=lambda pod: progress_file(options.pods_folder, pod.uid),
-        wanted=wanted,
+        wanted=lambda pod: {
+            **daemon.backend.environment(pod.share),
+            PIPE_DIRECTORY: options.pipe_mount,
+            PERCENTAGE: pod.share_text,
+        },
         gone=lambda pod: pod,
         warn=warn,
     )

@@ -210,8 +210,9 @@ class Cluster:
         Raises:
             ClusterError: refused; 409 where it is not the newest.
         """
-        kind = "application/merge-patch+json"
-        return self._ask("PATCH", path, {}, body, min(within_s, _TIMEOUT_S), kind)
+        return self._ask(
+            "PATCH", path, {}, body, min(within_s, _TIMEOUT_S), "application/merge-patch+json"
+        )
 
     def watch(self, path: str, version: str, duration_s: int, **query: str) -> Iterator[Object]:
         """Events of a list after a version of it, as they come.
@@ -281,8 +282,9 @@ class Cluster:
             auth_settings=["BearerToken"],
         )
         try:
-            answer = self._api.call_api(*request, _request_timeout=timeout_s)
-            response: urllib3.BaseHTTPResponse = answer.response
+            response: urllib3.BaseHTTPResponse = self._api.call_api(
+                *request, _request_timeout=timeout_s
+            ).response
             if response.status < 300:
                 return response
             text = response.read()

@@ -84,8 +84,9 @@ class Node:
         takes = ready and not spec.get("unschedulable") and names.HOSTNAME in labels
         taints = (t for t in parts(spec, "taints") if t.get("effect") in _REPELS)
         text = word(part(metadata, "annotations"), names.GPUS)
-        offered = part(item, "status", "allocatable")
-        allocatable = {name: quantity(count) for name, count in offered.items()}
+        allocatable = {
+            name: quantity(count) for name, count in part(item, "status", "allocatable").items()
+        }
         # A device plugin there gives the same GPUs to pods without limits.
         faults = (
             f"its device plugin offers {count:g} {name}, so that others get the same GPUs: "
@@ -175,8 +176,9 @@ def _tolerates(toleration: Object, taint: Object) -> bool:
     exists = toleration.get("operator") == "Exists"
     if toleration.get("key") in _TOLERATES_ALL:
         return exists
-    same = toleration["key"] == taint.get("key")
-    return same and (exists or (toleration.get("value") or "") == (taint.get("value") or ""))
+    return toleration["key"] == taint.get("key") and (
+        exists or (toleration.get("value") or "") == (taint.get("value") or "")
+    )
 
 
 def _holds(expression: Object, labels: Mapping[str, str]) -> bool:
@@ -192,17 +194,13 @@ def _holds(expression: Object, labels: Mapping[str, str]) -> bool:
         case "DoesNotExist":
             return value is None
         case "Gt" | "Lt" as operator:
-            return _compares(operator, value, values)
+            try:
+                have, bound = int(value or ""), int(values[0])
+            except (ValueError, IndexError):
+                return False
+            return have > bound if operator == "Gt" else have < bound
         case _:
             return False  # of a newer Kubernetes: a node that may not fit is left alone
-
-
-def _compares(operator: str, value: str | None, values: list[str]) -> bool:
-    try:
-        have, bound = int(value or ""), int(values[0])
-    except (ValueError, IndexError):
-        return False
-    return have > bound if operator == "Gt" else have < bound
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -306,9 +304,8 @@ class Pod:
     @property
     def holds(self) -> str | None:
         """The GPU or claim that it keeps from others; None: none."""
-        if self.over or names.SHARE_PERCENT not in self.given:
-            return None
-        return self.given.get(names.GPU_UUID) or self.claim
+        holds = not self.over and names.SHARE_PERCENT in self.given
+        return (self.given.get(names.GPU_UUID) or self.claim) if holds else None
 
     @classmethod
     def read(cls, item: Object) -> "Pod":
@@ -366,10 +363,10 @@ def _sure(wishes: Wishes, item: Object) -> Wishes:
 
 def _user(spec: Object, container: Object) -> str:
     """The user for MPS, which serves one at a time; by the image if the pod names none."""
-    for context in (part(container, "securityContext"), part(spec, "securityContext")):
-        if (user := context.get("runAsUser")) is not None:
-            return f"uid {user}"
-    return f"the user of image {word(container, 'image')}"
+    contexts = part(container, "securityContext"), part(spec, "securityContext")
+    users = (context.get("runAsUser") for context in contexts)
+    named = (f"uid {user}" for user in users if user is not None)
+    return next(named, f"the user of image {word(container, 'image')}")
 
 
 def _moment(text: str) -> float:
@@ -392,11 +389,13 @@ class _Card:
 
     def kind(self, now_s: float) -> object:
         """What the advice for a join depends on; equal ones are alike in it."""
-        model, memory_mib = self.place.model, self.place.memory_mib
-        running = sorted((str(pod.kind), pod.share or "", pod.bound_mib) for pod in self.pods)
-        left = self.pods[0].left(now_s) if len(self.pods) == 1 else None
-        claim = self.place.key if self.pods[0].claim else ""
-        return (model, memory_mib, tuple(running), left, claim)
+        return (
+            self.place.model,
+            self.place.memory_mib,
+            tuple(sorted((str(pod.kind), pod.share or "", pod.bound_mib) for pod in self.pods)),
+            self.pods[0].left(now_s) if len(self.pods) == 1 else None,
+            self.place.key if self.pods[0].claim else "",
+        )
 
     @property
     def bounds_mib(self) -> tuple[int, ...]:
@@ -613,8 +612,9 @@ class _PodOffer(Offer):
             self.cards.remove(card)
             beside, pods, place = (*card.pods,), (self.first.pop(0),), card.place
         else:
-            free = cards.free_for(*self.pair)
-            place = next((p for p in free if p.model == self.question.model), None)
+            place = next(
+                (p for p in cards.free_for(*self.pair) if p.model == self.question.model), None
+            )
             if place is None:
                 return None
             beside, pods = (), (self.first.pop(0), self.second.pop(0))
@@ -659,9 +659,8 @@ def _question_of_join(card: _Card, pods: Sequence[Pod], now_s: float) -> Questio
 
 def _with_lengths(*jobs: JobRequest) -> tuple[JobRequest, ...]:
     """What those do that are left when one has ended is known of two jobs alone."""
-    if len(jobs) == ADVISED_JOBS and all(job.work_s is not None for job in jobs):
-        return jobs
-    return tuple(replace(job, work_s=None) for job in jobs)
+    known = len(jobs) == ADVISED_JOBS and all(job.work_s is not None for job in jobs)
+    return jobs if known else tuple(replace(job, work_s=None) for job in jobs)
 
 
 T = TypeVar("T")
@@ -710,11 +709,14 @@ class Write:
         }
         annotations = {key: text for key, text in written.items() if text is not None}
         kept = [{"name": name} for name in self.pod.gates if name != names.GATE]
-        spec: Object = {"schedulingGates": kept or None}
-        if self.hostname is not None:
-            spec["nodeSelector"] = {names.HOSTNAME: self.hostname}
-        metadata = {"resourceVersion": self.pod.version, "annotations": annotations}
-        return {"metadata": metadata, "spec": spec}
+        hostname = {names.HOSTNAME: self.hostname}
+        return {
+            "metadata": {"resourceVersion": self.pod.version, "annotations": annotations},
+            "spec": {
+                "schedulingGates": kept or None,
+                **({} if self.hostname is None else {"nodeSelector": hostname}),
+            },
+        }
 
 
 def _first_of(values: Sequence[T], place: int) -> list[T]:
@@ -898,8 +900,9 @@ class _Tenant:
     ) -> list[tuple[_PodOffer, Together]]:
         """Those of all possible ones for which sharing is recommended, on the best GPU model."""
         best: dict[tuple[int, ...], tuple[_PodOffer, Together]] = {}
-        possible = [*self._pairs(kinds), *self._joins(kinds, there)]
-        for offer, answer in weighed(possible, self.round.ask):
+        for offer, answer in weighed(
+            [*self._pairs(kinds), *self._joins(kinds, there)], self.round.ask
+        ):
             if isinstance(answer, Together):
                 better = best.get(offer.kinds)
                 if better is None or answer.energy_saved > better[1].energy_saved:
@@ -920,21 +923,20 @@ class _Tenant:
         ]
 
     def _pairs(self, kinds: Sequence[list[Pod]]) -> Iterator[_PodOffer]:
-        for i, first in enumerate(kinds):
-            for j, second in enumerate(kinds[i:], i):
-                if (i == j and len(first) < 2) or not _may_meet(first[0], second[-1]):
-                    continue
-                yield from (
-                    _PodOffer(
-                        kinds=(i, j),
-                        first=first,
-                        second=second,
-                        question=_question_of_pair(first[0], second[-1], place),
-                        ahead=self._is_late(first[0]) or self._is_late(second[0]),
-                        takes_gpu=True,
-                    )
-                    for place in self.cards.free_for(first[0], second[-1])
-                )
+        return (
+            _PodOffer(
+                kinds=(i, j),
+                first=first,
+                second=second,
+                question=_question_of_pair(first[0], second[-1], place),
+                ahead=self._is_late(first[0]) or self._is_late(second[0]),
+                takes_gpu=True,
+            )
+            for i, first in enumerate(kinds)
+            for j, second in enumerate(kinds[i:], i)
+            if (i != j or len(first) > 1) and _may_meet(first[0], second[-1])
+            for place in self.cards.free_for(first[0], second[-1])
+        )
 
     def _joins(
         self, kinds: Sequence[list[Pod]], there: Sequence[list[_Card]]
@@ -975,11 +977,12 @@ class _Tenant:
         reason = refusals[0].why if refusals else "no partner came"
         why = f"no advice: {silent}" if silent else reason
         # What the service says of two of a pod tells its need of memory.
-        if pod.booked_percent == _WHOLE_CARD:
-            two = Apart(why := "it books all of it")
-        else:
-            question = _question_of_pair(pod, pod, places[0])
-            two = self.round.ask([question]).get(question)
+        question = _question_of_pair(pod, pod, places[0])
+        two = (
+            Apart(why := "it books all of it")
+            if pod.booked_percent == _WHOLE_CARD
+            else self.round.ask([question]).get(question)
+        )
         if two is None:
             return Stay(pod=pod, why="waits for advice")
         # What the service says of two of it holds for one that begins alone.

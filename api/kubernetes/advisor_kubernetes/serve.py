@@ -157,15 +157,17 @@ class Events:
         """Say something about a pod, unless it was the last thing that was said of it."""
         if self._said.get(pod.uid) != text:
             self._said[pod.uid] = text
-            involved = {"namespace": pod.namespace, "name": pod.name, "uid": pod.uid}
-            self._send(involved, kind, reason, text)
+            self._send(
+                {"namespace": pod.namespace, "name": pod.name, "uid": pod.uid}, kind, reason, text
+            )
 
     def say_it_waits(self, pod: Pod, text: str, *, held_up: bool) -> None:
         """Say what a pod waits for, unless that was said lately, or often."""
         now_s = time.monotonic()
         said_s = self._waits.setdefault(pod.uid, deque(maxlen=_MOST))
-        is_new = self._said.get(pod.uid) != text
-        if is_new and (len(said_s) < _MOST or now_s - said_s[0] > _WITHIN_S):
+        if self._said.get(pod.uid) != text and (
+            len(said_s) < _MOST or now_s - said_s[0] > _WITHIN_S
+        ):
             said_s.append(now_s)
             self.say(pod, "WaitsForGpu", text, kind="Warning" if held_up else "Normal")
 
@@ -176,8 +178,9 @@ class Events:
             self._send({"kind": "Node", "name": name, "uid": name}, "Warning", reason, text)
 
     def _send(self, involved: Mapping[str, str], kind: str, reason: str, text: str) -> None:
-        source = {"component": "advisor", "host": socket.gethostname()}
-        event = event_of(involved, source, kind, reason, text)
+        event = event_of(
+            involved, {"component": "advisor", "host": socket.gethostname()}, kind, reason, text
+        )
         try:
             self._cluster.post(f"/api/v1/namespaces/{event['metadata']['namespace']}/events", event)
         except ClusterError as error:
@@ -245,8 +248,7 @@ class Lease:
         stamp = (spec.get("holderIdentity"), spec.get("renewTime"))
         if stamp != self._stamp[0]:
             self._stamp = stamp, now
-        holder = spec.get("holderIdentity")
-        if holder in (None, "", self._identity) or now - self._stamp[1] >= _HELD_S:
+        if stamp[0] in (None, "", self._identity) or now - self._stamp[1] >= _HELD_S:
             self._write(lease, self._identity)
             # From before the request: others count from after it.
             self._held_until = now + _HELD_S
@@ -598,8 +600,9 @@ def _mutate(
             is_full=choosing.is_full, advise=advise,
         )  # fmt: skip
         # All others need no service, and take a millisecond.
-        asks = names.PLACED_BY.encode() in body
-        return JSONResponse(await asyncio.to_thread(answer) if asks else answer())
+        return JSONResponse(
+            await asyncio.to_thread(answer) if names.PLACED_BY.encode() in body else answer()
+        )
 
     return endpoint
 

@@ -94,8 +94,9 @@ def _points(name: str, kind: type[P], jobs: Iterable[str] | None) -> list[P]:
 def whole(name: str) -> AbstractContextManager[None]:
     """Says of a file that came with the package, in the block that reads it, that it is damaged."""
     what = f"advisor_data/bundled/{name} is missing or damaged"
-    caught = (OSError, EOFError, InputError, zlib.error)
-    return StoreError.instead_of(caught, what, fix="install advisor again")
+    return StoreError.instead_of(
+        (OSError, EOFError, InputError, zlib.error), what, fix="install advisor again"
+    )
 
 
 def select(points: Iterable[PairPoint]) -> tuple[list[PairPoint], dict[str, int]]:
@@ -104,8 +105,7 @@ def select(points: Iterable[PairPoint]) -> tuple[list[PairPoint], dict[str, int]
     One with several flags of `DOUBTFUL` is counted under the first.
     """
     by_doubt = grouped(points, lambda point: next(filter(DOUBTFUL.__contains__, point.flags), None))
-    kept = by_doubt.pop(None, [])
-    return kept, {flag: len(points) for flag, points in by_doubt.items() if flag}
+    return by_doubt.pop(None, []), {flag: len(points) for flag, points in by_doubt.items() if flag}
 
 
 ChecksStamp: TypeAlias = tuple[tuple[str, int, int], ...]
@@ -191,15 +191,13 @@ def bundled_recording(record: SensorRecord) -> bytes:
 def bundled_kernels() -> list[KernelReport]:
     """Kernels measured on real cards that come with the package; none where there are none."""
     file = _bundled() / "kernels" / KERNEL_TABLE
-    if not file.is_file():
-        return []
-    return [_parsed(KernelReport, line, KERNEL_TABLE) for line in file.read_bytes().splitlines()]
+    lines = file.read_bytes().splitlines() if file.is_file() else ()
+    return [_parsed(KernelReport, line, KERNEL_TABLE) for line in lines]
 
 
 def bundled_name(record: SensorRecord) -> str:
     """What the files of a bundled record are called: GPU model, card and driver."""
-    card = record.gpu_uuid.removeprefix("GPU-")[:8]
-    return slug(record.gpu_model, card, record.driver)
+    return slug(record.gpu_model, record.gpu_uuid.removeprefix("GPU-")[:8], record.driver)
 
 
 def _bundled() -> Traversable:

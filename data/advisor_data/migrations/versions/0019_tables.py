@@ -85,6 +85,7 @@ def upgrade() -> None:
     """In the order of what is kept in them: measurements, launches, then what a service needs."""
     dialect = op.get_bind().dialect.name
     records = [RECORDS.format(name=n) for n in ("solo_points", "pair_points", "observations")]
-    others = OTHERS.format(by_code=BY_CODE[dialect], number=NUMBER[dialect])
-    for statement in ";".join([*records, others]).split(";"):
+    for statement in ";".join(
+        [*records, OTHERS.format(by_code=BY_CODE[dialect], number=NUMBER[dialect])]
+    ).split(";"):
         op.execute(statement)

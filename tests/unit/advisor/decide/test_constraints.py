@@ -161,13 +161,13 @@ def test_what_is_said_of_speeds() -> None:
     wide = replace(p, parts=(replace(p.parts[0], speed=Interval(0.66, 0.18, 0.9)), p.parts[1]))
     (found,) = broken_by(wide, (A, B), Request())
     assert found.text == (
-        "a keeps 40 % of its speed alone with a probability of 89.4 %, below 90 % "
+        "a keeps 40 % of its speed alone with a probability of 88.3 %, below 90 % "
         "(66 % expected, 18 % at worst)"
     )
 
 
 @pytest.mark.parametrize(
-    ("low", "kept"), [(0.2, True), (0.18, False)], ids=["nine of ten", "fewer"]
+    ("low", "kept"), [(0.21, True), (0.2, False)], ids=["nine of ten", "fewer"]
 )
 @pytest.mark.parametrize(
     "asked", [Request(), Request(min_speed={"a": 0.4}), Request(min_speed={"a": 0.4, "b": 0})]

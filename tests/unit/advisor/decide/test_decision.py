@@ -408,7 +408,7 @@ def test_a_near_miss_is_taken_by_who_accepts_it() -> None:
     """As expected it keeps the limit; an option that does not is none."""
     unsure = scripted({THIRTY: (0.45, 0.9, 400.0)}, off=0.3)
     assert decided((A, B), unsure).near_miss() == (
-        "a@30 and b@70 would take 26 % less energy; accept it with --min-speed a=0.39"
+        "a@30 and b@70 would take 26 % less energy; accept it with --min-speed a=0.38"
     )
     accepted = decided((A, B), unsure, min_speed={"a": 0.3})
     assert accepted.chosen.name == "30/70"

@@ -294,7 +294,7 @@ def test_where_nothing_of_sharing_is_kept_the_nearest_way_is_named(
     error = raised.value
     assert error.what == "no split of a and b on the Card keeps the limits"
     assert error.why.startswith(
-        "nearest is 50/50: a keeps 58 % of its speed alone with a probability of 86.7 %"
+        "nearest is 50/50: a keeps 58 % of its speed alone with a probability of 85.8 %"
     )
     assert "; both draw 408 W, at most 400 W are allowed" in error.why
     assert "; accept it with --min-speed " in error.fix

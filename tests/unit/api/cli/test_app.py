@@ -79,16 +79,6 @@ def _leaves(command: Any, *words: str) -> Iterator[list[str]]:
         yield from _leaves(part, *words, name)
 
 
-def test_a_wrong_option_of_evaluate_needs_no_learning() -> None:
-    code = (
-        "import sys; from typer.testing import CliRunner; from advisor_cli.app import app\n"
-        "done = CliRunner().invoke(app, ['evaluate', '--nosuch']); print(done.exit_code)\n"
-        "print({'numpy', 'sklearn', 'pandas'} & set(sys.modules))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "2\nset()\n"
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", COMMANDS)
 def test_help_ends_with_an_example_that_can_becalled(
