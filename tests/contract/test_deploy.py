@@ -272,8 +272,7 @@ def test_compose_names_what_is_there() -> None:
 
 
 def test_compose_opens_loopback_only() -> None:
-    services = compose()["services"]
-    ports = {name: service.get("ports", []) for name, service in services.items()}
+    ports = {name: service.get("ports", []) for name, service in compose()["services"].items()}
     assert all(port.startswith("127.0.0.1:") for found in ports.values() for port in found)
     assert ports["postgres"] == ports["migrate"] == []
 

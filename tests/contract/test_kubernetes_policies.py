@@ -32,8 +32,7 @@ def conditions(chart: list[Object]) -> list[str]:
 def is_sent(conditions: list[str], new: Object, old: Object | None, part: str = "") -> bool:
     """Whether the webhook is asked about a request."""
     # What is empty is not there: so the API server hands it to expressions.
-    request = {"subResource": part} if part else {}
-    known = {"object": new, "oldObject": old, "request": request}
+    known = {"object": new, "oldObject": old, "request": {"subResource": part} if part else {}}
     return all(cel.evaluate(condition, known) for condition in conditions)
 
 

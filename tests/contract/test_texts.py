@@ -124,8 +124,7 @@ def _needs(*extras: str) -> set[str]:
     """Names that extras ask for, with those of other extras; "" is what every installation has."""
     project, found = PYPROJECT["project"], set[str]()
     for extra in extras:
-        asked = project["optional-dependencies"][extra] if extra else project["dependencies"]
-        for text in asked:
+        for text in project["optional-dependencies"][extra] if extra else project["dependencies"]:
             need = Requirement(text)
             own = need.name == project["name"]
             found |= _needs(*need.extras) if own else {canonicalize_name(need.name)}

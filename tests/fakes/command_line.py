@@ -43,8 +43,7 @@ def called(words: Sequence[str]) -> tuple[Any, Sequence[str]]:
     """The command that words call, and what they hand it."""
     command, rest = app.load(words[0]), words[1:]
     while rest and rest[0] in getattr(command, "commands", {}):
-        of_power = words[0] == "power"
-        command = power.load(rest[0]) if of_power else command.commands[rest[0]]
+        command = power.load(rest[0]) if words[0] == "power" else command.commands[rest[0]]
         rest = rest[1:]
     return command, rest
 

@@ -59,8 +59,7 @@ def load(asked: dict[str, object]) -> dict[str, object]:
     if asked["dtype"] == os.environ.get("FAKE_REFUSE"):
         return {"refused": {"memory": True, "message": "OutOfMemoryError: 80 GiB"}}
     data = Path(str(asked["a"])).read_bytes()
-    part = 1 - data.count(0) / len(data)
-    state.update(mw=200_000 + int(200_000 * part), running=True)
+    state.update(mw=200_000 + int(200_000 * (1 - data.count(0) / len(data))), running=True)
     outputs = {
         "elements": 64, "type": "bfloat16", "nan": 0, "infinite": 0, "saturated": 0,
         "unwritten": 0, "rows": 8, "compared": 64, "error": 0.001, "allowed": 0.004,

@@ -100,9 +100,7 @@ def main(folder: Path, points: int, seed: int) -> None:
         site.fresh()
         assert site.run(lambda at=place: site.die_at(at)) == -signal.SIGKILL
         seen.append(site.look())
-        assert site.run() == 0
-        assert site.look() == after
-        assert site.drafts() == []
+        assert (site.run(), site.look(), site.drafts()) == (0, after, [])
     site.fresh()
     full = site.run(lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (LARGEST_FILE, LARGEST_FILE)))
     found = {"seen": seen, "after": after, "changes": last, "full": full}

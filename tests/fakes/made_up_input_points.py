@@ -65,7 +65,6 @@ def point(
     """At the highest clock up to `CLOCK_MHZ` at which it stays within the limit."""
     clocks = np.linspace(0.2, 1, 4001)[::-1] * CLOCK_MHZ
     clock_mhz = float(next(c for c in clocks if power_w(law, features, units, c) <= limit_w))
-    above_w = power_w(law, features, units, clock_mhz) - IDLE_W
     made = InputPoint(
         gpu_model="H",
         gpu_uuid="GPU-1",
@@ -76,7 +75,7 @@ def point(
         expression="normal(0,1)",
         group=group,
         features=features,
-        power_w=IDLE_W + above_w * scale,
+        power_w=IDLE_W + (power_w(law, features, units, clock_mhz) - IDLE_W) * scale,
         idle_w=IDLE_W,
         flop_per_s=units * clock_mhz * 1e6 * WORK_PER_CYCLE,
         clock_mhz=clock_mhz,

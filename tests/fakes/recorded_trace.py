@@ -61,5 +61,4 @@ class TraceSource(ScriptedSource):
     def _last(self, kind: str) -> Any:
         readings = [reading for reading in self._readings if reading["kind"] == kind]
         now_s = self.clock.now_s() - self._started_s
-        place = bisect_right(readings, now_s, key=lambda r: r["t"]) - 1
-        return readings[max(0, place)]["value"]
+        return readings[max(0, bisect_right(readings, now_s, key=lambda r: r["t"]) - 1)]["value"]

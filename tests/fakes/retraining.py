@@ -35,12 +35,11 @@ def points(jobs: Sequence[MadeUpJob], day: str = "2026-02-01", host: str = "node
     pairs = made_up.pair_points(
         itertools.combinations_with_replacement(jobs, 2), run, gpu_uuid=f"GPU-{host}", noise=0.005,
     )  # fmt: skip
-    solos = made_up.solo_points(jobs, run, gpu_uuid=f"GPU-{host}")
     return PointSet(
         pairs=tuple(replace(p, host=host, started_at=_on(day, p.started_at)) for p in pairs),
         profiled=tuple(
             replace(p, host=host, idle_power_w=made_up.IDLE_W, started_at=_on(day, p.started_at))
-            for p in solos
+            for p in made_up.solo_points(jobs, run, gpu_uuid=f"GPU-{host}")
         ),
     )
 

@@ -16,11 +16,10 @@ def write_safetensors(path: Path, tensors: Mapping[str, Any], **metadata: str) -
     header: dict[str, Any] = {"__metadata__": metadata} if metadata else {}
     data = b""
     for name, numbers in tensors.items():
-        end = len(data) + numbers.nbytes
         header[name] = {
             "dtype": NAMES[numbers.dtype.name],
             "shape": numbers.shape,
-            "data_offsets": [len(data), end],
+            "data_offsets": [len(data), len(data) + numbers.nbytes],
         }
         data += numbers.tobytes()
     text = json.dumps(header).encode()

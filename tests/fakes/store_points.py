@@ -98,11 +98,10 @@ def _columns(kind: type[Record] | type[Part], **special: st.SearchStrategy[Any])
     known = column_types(kind)
     lengths = dict.fromkeys(("window_s", "overlap_s"), st.floats(1e-3, 3e7))
     plain = {"started_at": _MOMENTS, "share_percent": _SHARES, "results": _VERDICTS}
-    more = {**plain, **lengths, **special}
     return {
         name: st.none() | _VALUES[value_type] if optional else _VALUES[value_type]
         for name, (value_type, optional) in known.items()
-    } | {name: values for name, values in more.items() if name in known}
+    } | {name: values for name, values in {**plain, **lengths, **special}.items() if name in known}
 
 
 def _parts(kind: type[Part]) -> st.SearchStrategy[Any]:

@@ -99,8 +99,7 @@ class MadeUpCard:
         return path
 
     def _wave_period_s(self) -> float:
-        first = self.sensors.get("instant") or next(iter(self.sensors.values()))
-        return first.period_s
+        return (self.sensors.get("instant") or next(iter(self.sensors.values()))).period_s
 
     def _later(self, name: str, sensor: MadeUpSensor) -> float:
         return (name == "instant" and self.later_period_s) or sensor.period_s

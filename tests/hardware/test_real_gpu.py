@@ -163,8 +163,7 @@ def test_pairs_share_the_gpu_at_their_splits(home: Path) -> None:
     assert answer["failures"] == []
     total = next(iter(rows.values()))["units_total"]
     for (mode, share), row in rows.items():
-        limited = mode == "mps"
-        assert row["units_1"] == (units_for_percent(share, total) if limited else total)
+        assert row["units_1"] == (units_for_percent(share, total) if mode == "mps" else total)
     assert rows["mps", 90]["rate_1"] > 1.5 * rows["mps", 10]["rate_1"]
     assert rows["mps", 10]["rate_2"] > rows["mps", 90]["rate_2"]
     assert len(rows) == 5

@@ -35,8 +35,7 @@ def prove(gpu: Gpu, percent: float, hip: Path, **more: str) -> Granted:
 def test_share_is_read_back(hip: Path, cus_total: int, xcds: int) -> None:
     gpu = Gpu(uuid="GPU-a", model="MI", vendor="amd", units_total=cus_total)
     for percent in (10, 60, 100):
-        granted = prove(gpu, percent, hip)
-        assert granted == Granted(cus_for_percent(percent, cus_total, xcds))
+        assert prove(gpu, percent, hip) == Granted(cus_for_percent(percent, cus_total, xcds))
 
 
 def test_process_sees_its_own_gpu_alone() -> None:

@@ -62,9 +62,8 @@ def test_host_with_everything(host: FakeHost) -> None:
 @pytest.mark.slow
 def test_broken_host(host: FakeHost) -> None:
     """Everything is listed at once, each with its fix, and the exit code is 1."""
-    lacking = {"mig": 1, "gpm_support": 0, "energy_mj": error(3)}
     FakeNvml(host.libraries, host.folder / "nvml").write(
-        gpu=0, **lacking, power_memory_average_mw=49992
+        gpu=0, mig=1, gpm_support=0, energy_mj=error(3), power_memory_average_mw=49992
     )
     gone = str(host.folder / "gone")
     done = host.advisor("doctor", CUDA_MPS_PIPE_DIRECTORY=gone, ADVISOR_DCGM_URL=NOWHERE)

@@ -208,8 +208,7 @@ def test_one_job_is_stopped_and_a_supervisor_killed_before_its_answer_leaves_nob
     assert "there is no job four" in jobs.advisor("launches", "stop", name, "four").stderr
     os.kill(pid, signal.SIGSTOP)
     with jobs.start_advisor("launches", "stop", name, "one", "--json") as process:
-        wanted = Path(folder(jobs, name)) / "ends/one"
-        assert wait_until(wanted.exists, 30)
+        assert wait_until((Path(folder(jobs, name)) / "ends/one").exists, 30)
         os.kill(pid, signal.SIGKILL)
         last = answer_of(some(process.stdout).read())
     assert (process.returncode, last["code"]) == (1, "supervisor-gone")

@@ -242,8 +242,7 @@ def test_power_follows_the_data_and_is_kept(host: FakeHost) -> None:
     assert 0.45 < half["fingerprint"]["a"]["zeros"] < 0.55
     kept = lines_kept(host)
     assert [line["is_reference"] for line in kept] == [True, False, False, True]
-    assert measured(host, "zeros", HALF) == found
-    assert lines_kept(host) == kept
+    assert (measured(host, "zeros", HALF), lines_kept(host)) == (found, kept)
 
 
 @pytest.mark.slow

@@ -96,8 +96,7 @@ def test_steps_under_way_are_counted_before_the_job_waits(
     files, gpu = JobFiles(tmp_path), Gpu()
     for name, value in files.environment.items():
         monkeypatch.setenv(name, value)
-    progress = Progress(on_pause=lambda: finished.drain())
-    finished = harness.Finished(gpu.record, progress.add, UNITS)
+    finished = harness.Finished(gpu.record, Progress(on_pause=lambda: finished.drain()).add, UNITS)
     files.want(HOLD)
 
     def work() -> None:

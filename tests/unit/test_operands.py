@@ -251,8 +251,7 @@ def test_sorting_puts_the_lowest_part_first_and_keeps_the_order_of_the_rest(part
     after = filled(f"normal(0,1)|sort(rows,{part!r})").matrix.ravel()
     count = int(part * before.size)
     assert list(after[:count]) == sorted(before)[:count]
-    rest = [value for value in before if value not in set(after[:count])]
-    assert list(after[count:]) == rest
+    assert list(after[count:]) == [value for value in before if value not in set(after[:count])]
 
 
 @given(PARTS)
@@ -270,8 +269,7 @@ def test_sorting_within_rows_keeps_each_row(part: float) -> None:
     after = filled(f"normal(0,1)|sort(within-rows,{part!r})").matrix
     count = int(part * SHAPE[1])
     for old, new in zip(before, after, strict=True):
-        assert list(new[:count]) == sorted(old)[:count]
-        assert sorted(new) == sorted(old)
+        assert (list(new[:count]), sorted(new)) == (sorted(old)[:count], sorted(old))
 
 
 @given(PARTS)
@@ -333,8 +331,7 @@ def test_permuting_moves_whole_lines_by_the_key(lines: str, axis: int) -> None:
 
 
 def test_values_are_drawn_as_asked() -> None:
-    big = (500, 400)
-    normal = fill(parse_operands("normal(5,2)").a, big, "fp32", seed=1, side="a").matrix
+    normal = fill(parse_operands("normal(5,2)").a, (500, 400), "fp32", seed=1, side="a").matrix
     assert float(normal.mean()) == pytest.approx(5, abs=5 * 2 / math.sqrt(normal.size))
     assert float(normal.std()) == pytest.approx(2, rel=0.02)
     uniform = filled("uniform(-2,3)").matrix
@@ -539,7 +536,6 @@ def test_the_sample_finds_what_is_alike_in_blocks(shape: tuple[int, int]) -> Non
 @pytest.mark.slow
 def test_the_sample_of_a_product_does_not_hang_on_its_seed() -> None:
     """Sorted into columns, each stretch of the contraction sees other exponents."""
-    shape = (256, 256, 8192)
-    a, b = fill_pair(parse_operands("normal(0,1)|sort(columns,1)"), shape, "bf16")
+    a, b = fill_pair(parse_operands("normal(0,1)|sort(columns,1)"), (256, 256, 8192), "bf16")
     found = [numbers_of(fingerprint(a.matrix, b.matrix, "bf16", seed=s)) for s in range(5)]
     assert np.ptp(np.array(found), axis=0).max() < 0.02

@@ -146,8 +146,7 @@ def test_documented_c_gate(files: JobFiles, tmp_path: Path) -> None:
     command = [_compile(tmp_path, source + body + ' puts("working"); return 0; }')]
     for wanted, state, output in ((GO, RUNNING, "working\n"), (QUIT, WAITING, "")):
         files.gate.write_bytes(bytes(16))
-        assert _under_gate(files, command, wanted) == output
-        assert files.state() == state
+        assert (_under_gate(files, command, wanted), files.state()) == (output, state)
 
 
 @needs_cc

@@ -119,8 +119,7 @@ def test_bounds_by_situation_and_way(predictor: ModelPredictor) -> None:
         (waits, 0, -0.4, 0.2),  # no launch-bound job was measured
         (uncapped, 0, -1.0, 0.5),
     ):
-        expected = (low, possible(found, job, high))
-        assert bounds(found.parts[job].speed) == pytest.approx(expected)
+        assert bounds(found.parts[job].speed) == pytest.approx((low, possible(found, job, high)))
     assert bounds(split.power_w) == pytest.approx((-0.1, 0.05))
     assert bounds(uncapped.power_w) == pytest.approx((-0.2, 0.3))
 

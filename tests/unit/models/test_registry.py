@@ -150,8 +150,7 @@ def test_added_twice(added: Registry, tmp_path: Path) -> None:
     added.add(tmp_path / "v1")
     with pytest.raises(ModelError, match="another model v1"):
         added.add(save_model(tmp_path / "other", version="v1", figures={"x": 1.0}))
-    found = (added.folder("v1").stat().st_ino, added.versions())
-    assert found == (before, ["v1", "v2", "v3"])
+    assert (added.folder("v1").stat().st_ino, added.versions()) == (before, ["v1", "v2", "v3"])
 
 
 def test_promote_and_roll_back(added: Registry) -> None:

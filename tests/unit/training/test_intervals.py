@@ -88,8 +88,7 @@ def of_gpu_models(by_model: dict[str, dict[str, list[float]]]) -> Residuals:
 def test_a_gpu_model_with_enough_jobs_has_bounds_of_its_own() -> None:
     """Nine for 90 %; one with fewer, and the only one that there is, have those of all."""
     many = {f"job-{n}": [0.01 * n, -0.01 * n] for n in range(9)}
-    few = {job: [5.0] for job in [*many][:8]}
-    bounds = bounds_of(of_gpu_models({"many": many, "few": few}))
+    bounds = bounds_of(of_gpu_models({"many": many, "few": {job: [5.0] for job in [*many][:8]}}))
     assert set(bounds) == {"split", on_gpu_model("split", "many")}
     own = bounds[on_gpu_model("split", "many")]
     assert (own.low, own.high, bounds["split"].high) == (-0.08, 0.08, 5)

@@ -68,8 +68,7 @@ def test_a_card_that_draws_no_more_than_idle_is_estimated_too(profiles: list[Pro
     """Such as one that other jobs had warmed."""
     window = window_of(profiles[0])
     for power_w in (window.idle_power_w, 10.0):
-        odd = replace(window, power_w=power_w)
-        values = bundled_head().profile(odd, is_server=False).values
+        values = bundled_head().profile(replace(window, power_w=power_w), is_server=False).values
         assert np.isfinite([values["power_w"], values["rate"]]).all()
 
 

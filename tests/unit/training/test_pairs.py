@@ -181,11 +181,10 @@ def _at(point: PairPoint, rate: float) -> tuple[PointPart, ...]:
 def test_a_measurement_with_few_splits_is_there_where_it_is_asked_for() -> None:
     few = [p for p in nine() if p.shares_percent[0] in (10, 50, 90)]
     [pair], left_out = make_measurements(few, SOLOS, full=False)
-    splits = [NINE[0], NINE[4], NINE[8]]
     assert (left_out, pair.is_full, sorted(pair.nine)) == (
         [],
         False,
-        splits,
+        [NINE[0], NINE[4], NINE[8]],
     )
     assert make_measurements(few, SOLOS)[0] == []
 

@@ -151,8 +151,7 @@ def test_what_is_worse_leaves_no_version(site: Site, monkeypatch: pytest.MonkeyP
     report = site.night(3, own)
     assert (report.outcome, report.why) == ("kept", "worse for all")
     assert report.champion == site.registry.champion() == before != report.challenger
-    assert len(site.registry.versions()) == 1
-    assert site.night(4, own).outcome == "nothing-new"
+    assert (len(site.registry.versions()), site.night(4, own).outcome) == (1, "nothing-new")
 
 
 def test_older_points_count_less() -> None:

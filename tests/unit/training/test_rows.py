@@ -539,8 +539,7 @@ def test_a_pair_launched_often_is_one_row() -> None:
         for n, factor in enumerate((0.9, 1.0, 1.2))
     ]  # fmt: skip
     rows = make_data(teach(seen, SOLOS).pairs, SOLOS).rows
-    expected = make_data([EVEN], SOLOS).rows
-    assert rows.speed_a.tolist() == pytest.approx(expected.speed_a.tolist())
+    assert rows.speed_a.tolist() == pytest.approx(make_data([EVEN], SOLOS).rows.speed_a.tolist())
 
 
 ALIKE: dict[str, Any] = {

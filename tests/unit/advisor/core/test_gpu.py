@@ -178,8 +178,7 @@ def test_a_gpu_of_another_maker_gets_no_limit(gpu_model: str) -> None:
 def test_a_part_of_a_name_names_the_one_gpu_model_that_has_it() -> None:
     """The whole name goes before names that it is a part of; what none has stays as it is."""
     models = ["NVIDIA H200", "NVIDIA H200 NVL", "NVIDIA L40S"]
-    texts = ("l40", "NVIDIA H200", "nvl", "B200")
-    named = [named_model(text, models) for text in texts]
+    named = [named_model(text, models) for text in ("l40", "NVIDIA H200", "nvl", "B200")]
     assert named == ["NVIDIA L40S", "NVIDIA H200", "NVIDIA H200 NVL", "B200"]
     with pytest.raises(InputError, match=r"h200 is a part of .*: NVIDIA H200, NVIDIA H200 NVL"):
         named_model("h200", models)

@@ -246,8 +246,7 @@ def test_what_is_said_of_latencies() -> None:
 
 def test_all_servers_together_keep_their_limits_with_the_chance() -> None:
     """Copies are right or wrong together, others each for themselves."""
-    other = replace(SERVER, job="other")
-    given, both = Request(default_max_p99_ms=30), (SERVER, other, A)
+    given, both = Request(default_max_p99_ms=30), (SERVER, replace(SERVER, job="other"), A)
     assert given.p99_chance(SERVER, (SERVER, SERVER, A)) == POLICY.chance
     assert given.p99_chance(SERVER, both) ** 2 == pytest.approx(POLICY.chance)
     assert Request().p99_chance(SERVER, both) ** 2 == pytest.approx(0.7)

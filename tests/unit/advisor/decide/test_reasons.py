@@ -207,8 +207,7 @@ def test_a_barred_way_is_named_only_beyond_a_tie() -> None:
 
 
 def test_a_ceiling_that_only_the_bad_end_breaks_is_a_warning() -> None:
-    request = Request(policy=FREE, max_power_w=420.0)
-    given = decide(Outlook((A, B), Scripted(PAYS)), request)
+    given = decide(Outlook((A, B), Scripted(PAYS)), Request(policy=FREE, max_power_w=420.0))
     text = "at the bad end of its interval both draw 440 W, at most 420 W are allowed"
     assert text in warnings(given)
 

@@ -32,10 +32,9 @@ _POWERS = st.floats(90, 700)
 def pair(
     split: Split = EQUAL, solo_power_a_w: float | None = 150, solo_power_b_w: float | None = 600
 ) -> LaunchSet:
-    powers_w = solo_power_a_w, solo_power_b_w
     parts = (
         LaunchPart(job=job, solo_rate=1, solo_power_w=power_w, idle_power_w=70)
-        for job, power_w in zip((A, B), powers_w, strict=True)
+        for job, power_w in zip((A, B), (solo_power_a_w, solo_power_b_w), strict=True)
     )
     return LaunchSet(split=split, parts=tuple(parts))
 

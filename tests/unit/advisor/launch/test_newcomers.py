@@ -214,8 +214,7 @@ def test_a_newcomer_that_starts_may_still_be_refused(
     words: str,
 ) -> None:
     """Also for a limit that it breaks while it loads: those that run are none the worse for it."""
-    script = Script(ready_s=60, variables=variables)
-    door = Door(monkeypatch, tmp_path, Watch(monkeypatch), script)
+    door = Door(monkeypatch, tmp_path, Watch(monkeypatch), Script(ready_s=60, variables=variables))
     said = door.ask(meanwhile=lambda name: is_withdrawn and withdraw(door.folder, name), looks=8)
     assert (said.outcome, said.code, words in (said.error or "")) == ("refused", code, True)
     assert (door.started[0].stops, door.watch.outcomes) == (1, ["running"] * 2)

@@ -291,8 +291,7 @@ class Kept:
 
     def rows(self, name: str) -> list[tuple[int, str, int]]:
         path = self.folder.path / name
-        lines = path.read_text().splitlines() if path.exists() else []
-        return [told(line) for line in lines]
+        return [told(line) for line in path.read_text().splitlines()] if path.exists() else []
 
     def read(self) -> list[tuple[int, str, int]]:
         return [told(line) for line in observation_lines(self.folder)]

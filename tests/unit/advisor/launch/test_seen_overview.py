@@ -97,8 +97,7 @@ def test_days_on_which_clocks_change_have_another_length(
     host_zone("CET-1CEST,M3.5.0,M10.5.0/3")
     for day, begin in (("03-29", "03-29T00:00:00+01:00"), ("10-25", "10-25T00:00:00+02:00")):
         now = datetime.fromisoformat(f"2026-{day}T12:00:00").astimezone()
-        ran = entry(datetime.fromisoformat(f"2026-{begin}") - timedelta(hours=1))
-        found = seen(ran, now=now)
+        found = seen(entry(datetime.fromisoformat(f"2026-{begin}") - timedelta(hours=1)), now=now)
         assert (found.today.since, found.today.kwh) == (f"2026-{begin}", pytest.approx(0.5))
     # Monday of a week whose Sunday has a change.
     assert found.week.since == "2026-10-19T00:00:00+02:00"

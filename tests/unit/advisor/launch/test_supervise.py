@@ -61,8 +61,7 @@ class Launch:
 
     def __init__(self, patch: pytest.MonkeyPatch, root: Path) -> None:
         self.clock, self.backends = Clock(), list[ScriptedBackend]()
-        timed = supervise, set_monitor, observe, folders, processes, running_job
-        for module in timed:
+        for module in (supervise, set_monitor, observe, folders, processes, running_job):
             patch.setattr(module, "time", self.clock)
         self.jobs, self.remembered = list[ScriptedJob](), list[Any]()
         self.scripts: dict[str, Script] = {}
@@ -294,8 +293,7 @@ def test_where_it_stands_is_told_while_it_runs(launch: Launch) -> None:
     reserve, kept = launch.folder.path / "reserve", list[int]()
     launch.events[10] = lambda: kept.append(reserve.stat().st_size)
     free, bound = together("a", "b", memory_mib=1000).parts
-    parts = replace(free, limit_memory=False), bound
-    last = launch.run(LaunchSet(split=EQUAL, parts=parts))
+    last = launch.run(LaunchSet(split=EQUAL, parts=(replace(free, limit_memory=False), bound)))
     assert (kept, reserve.exists()) == ([256 << 10], False)
     assert (last.gpu_uuid, last.gpu_model) == ("GPU-1", "Card")
     assert (last.units_total, last.power_limit_w) == (132, 700.0)

@@ -198,8 +198,7 @@ def integral(placing: Placing, one: PlacedSet) -> tuple[float, list[float]]:
         if time_s > shared_s and one.split:
             found = placing.pools[0].profiles[one.kinds[n]]
             assert found
-            share = one.split.shares[n] if one.split.is_limited else 100.0
-            rest = rest_of(found, share)
+            rest = rest_of(found, one.split.shares[n] if one.split.is_limited else 100.0)
             energy_j += rest.power_w * (time_s - shared_s)
             done_s[n] += rest.speed * (time_s - shared_s)
     return energy_j, done_s

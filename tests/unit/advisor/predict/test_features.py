@@ -99,10 +99,9 @@ def test_matrix_columns_stand_in_order() -> None:
 def test_power_by_hand() -> None:
     a, b = (side(flat(job, power_w=300.0), [50.0]) for job in "ab")
     assert demanded_power_w([a, b]).tolist() == physical_power_w([a, b]).tolist() == [525.0]
-    limits = {a: 400.0, b: 600.0}
     capped = [
         side(dataclasses.replace(x.profile, power_limit_w=limit_w), [50.0])
-        for x, limit_w in limits.items()
+        for x, limit_w in {a: 400.0, b: 600.0}.items()
     ]
     assert physical_power_w(capped).tolist() == [400.0]
     # 325 of 450 W of dynamic power are left; the clock falls with the root.

@@ -189,8 +189,7 @@ def gappy() -> Profile:
 
 def test_gaps_are_filled_from_their_neighbours() -> None:
     found = filled(gappy(), {"sm_clock_mhz": 1500.0})
-    expected = [20, 20, 30, 40, 30, 30, 30, 30, 30, 30]
-    assert found.values["dram_active_percent"].tolist() == expected
+    assert found.values["dram_active_percent"].tolist() == [20, 20, 30, 40, 30, 30, 30, 30, 30, 30]
     assert found.values["sm_clock_mhz"].tolist() == [1500] * 10
     assert (found.missing, list(found.values)) == (("sm_clock_mhz",), list(gappy().values))
     assert found.values["rate"].tolist() == gappy().values["rate"].tolist()
@@ -339,9 +338,8 @@ def test_a_job_on_a_host_that_is_faster() -> None:
     assert found.whole_gpu_rate == pytest.approx(1.4 * rate)
     above_w = TRAINING.whole_gpu_power_w - TRAINING.idle_power_w
     assert found.whole_gpu_power_w - TRAINING.idle_power_w == pytest.approx(1.4 * above_w)
-    active = TRAINING.values["sm_active_percent"]
     assert found.values["sm_active_percent"].tolist() == pytest.approx(
-        [min(100.0, 1.4 * percent) for percent in active]
+        [min(100.0, 1.4 * percent) for percent in TRAINING.values["sm_active_percent"]]
     )
     assert found.shares is TRAINING.shares
 
@@ -473,8 +471,7 @@ def test_what_a_server_needs_of_the_whole_gpu(job: Profile, needed: float) -> No
 
 def test_what_is_served_ends_at_the_demand() -> None:
     could = np.array([[1.5, 1.1, 0.5], [1.2, 0.9, 0.4], [1.8, 1.3, 0.6]])
-    served = [[1.0, 1.0, 0.5], [0.98, 0.9, 0.4], [1.02, 1.02, 0.6]]
-    assert SERVING.served(could).tolist() == served
+    assert SERVING.served(could).tolist() == [[1.0, 1.0, 0.5], [0.98, 0.9, 0.4], [1.02, 1.02, 0.6]]
 
 
 @given(st.floats(0, 3), st.floats(0, 1), st.floats(0, 1), st.none() | st.floats(0, 0.2))

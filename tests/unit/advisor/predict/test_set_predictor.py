@@ -342,8 +342,7 @@ def test_a_server_serves_its_demand_beside_small_jobs() -> None:
 
 
 def test_a_tail_grows_with_what_the_others_want() -> None:
-    wanted = [[0.2], [0.2, 0.2], [0.2, 0.2, 0.2], [0.2, 0.95]]
-    longer = [tail_of_the_first(sm) for sm in wanted]
+    longer = [tail_of_the_first(sm) for sm in [[0.2], [0.2, 0.2], [0.2, 0.2, 0.2], [0.2, 0.95]]]
     assert (longer[0], longer) == (pytest.approx(1.0), sorted(longer))
     beside_long = tail_of_the_first([0.2, 0.95], kernel_s=1e-3)
     assert beside_long == pytest.approx(1 / (1 - 0.95))
@@ -432,8 +431,7 @@ def test_bundled_servers_serve_no_more_together_than_their_curves_allow(one: Pro
         for share in (50.0, 90.0):
             ways += [Split((share, *[100.0] * (count - 1))), Split((share,) * count)]
         speeds = SetPredictor().predict(jobs, ways).speeds[0]
-        taken = [p.whole_gpu_rate / most_of_curve(p) for p in jobs] @ speeds
-        assert taken.max() <= 1 + 1e-6
+        assert ([p.whole_gpu_rate / most_of_curve(p) for p in jobs] @ speeds).max() <= 1 + 1e-6
 
 
 @pytest.mark.parametrize("one", BERT, ids=lambda p: p.gpu_model)
@@ -576,8 +574,7 @@ def test_jobs_with_limits_of_sms_slow_down_with_the_clock_at_the_power_limit() -
     at_limit = [replace(one, power_limit_w=LIMIT_W) for one in free]
     for split in (EQUAL, UNCAPPED, without_limits("time-sliced")):
         was, found = (SetPredictor().predict(jobs, [split]) for jobs in (free, at_limit))
-        wanted_w = was.power_w[0, 0]
-        left = speed_left(LIMIT_W, wanted_w, LIMIT_W) if split == EQUAL else 1.0
+        left = speed_left(LIMIT_W, was.power_w[0, 0], LIMIT_W) if split == EQUAL else 1.0
         assert found.speeds[0] == pytest.approx(left * was.speeds[0])
     # At 0.9 of its clock alone at 50 %: it wants more than the limit there, and loses less beside.
     slowed = replace(

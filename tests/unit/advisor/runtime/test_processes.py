@@ -152,10 +152,9 @@ def test_memory_is_bounded_by_what_the_loaded_framework_reads(
         "import mmap, sys; f = open(sys.argv[1], 'rb')\n"
         "m = mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ); print(flush=True); sys.stdin.read()"
     )
-    own = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", "XLA_PYTHON_CLIENT_MEM_FRACTION": ".3"}
     with subprocess.Popen(
         [sys.executable, "-c", script, str(library), *words],
-        env=own,
+        env={"XLA_PYTHON_CLIENT_PREALLOCATE": "false", "XLA_PYTHON_CLIENT_MEM_FRACTION": ".3"},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     ) as process:

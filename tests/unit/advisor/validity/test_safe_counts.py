@@ -566,8 +566,7 @@ def test_a_doubtful_point_is_no_measure() -> None:
     high = at(80, 3.0)
     assert flagged([at(50, 2.0), high, at(100)]) == [50]
     for flag in DOUBTFUL - {DEGENERATE, UNREAD}:
-        doubtful = dataclasses.replace(high, flags=(flag,))
-        assert flagged([at(50, 2.0), doubtful, at(100)]) == []
+        assert flagged([at(50, 2.0), dataclasses.replace(high, flags=(flag,)), at(100)]) == []
     unread = dataclasses.replace(high, flags=(UNREAD,))
     assert flagged([at(50, 2.0), unread, at(100)]) == [50], "wrong results take less, never more"
 
@@ -643,10 +642,9 @@ def test_one_outlier_of_a_launch_bound_sweep_flags_itself_at_most(
 ) -> None:
     """Wherever it lies and however far off it is."""
     place = data.draw(st.integers(1, len(energies)))
-    falling = [*sorted(energies, reverse=True)]
     points = [
         at(10 * n, outlier if n == place else energy, flags=("cpu-bound",))
-        for n, energy in enumerate(falling, start=1)
+        for n, energy in enumerate(sorted(energies, reverse=True), start=1)
     ]
     assert set(flagged(points)) <= {10.0 * place}
 
@@ -730,10 +728,9 @@ def test_a_tail_on_the_whole_gpu_that_is_far_above_that_at_half_is_a_doubt(
 
 
 def sweep(*rates: float) -> list[SoloPoint]:
-    shares = (*range(10, 10 * len(rates), 10), 100)
     return [
         solo(share_percent=float(share), rate=rate, power_w=None)
-        for share, rate in zip(shares, rates, strict=True)
+        for share, rate in zip((*range(10, 10 * len(rates), 10), 100), rates, strict=True)
     ]
 
 

@@ -222,13 +222,22 @@ def test_limits_of_one_job_count_for_its_own_pair_alone(file: Path, settings: Se
         recommended([A, B], wanted(file, *fast), settings)
 
 
-def test_too_little_memory_is_no_launch(file: Path, settings: Settings) -> None:
+@pytest.mark.parametrize(
+    ("least", "words"),
+    [
+        (
+            {"seen": Gpu(uuid="GPU-9", model=CARD, units_total=132, memory_mib=1900)},
+            "keeps the limits",
+        ),
+        ({"memory_mib": 1900.0}, r"nearest is .*: both need 2001 MiB of memory"),
+    ],
+)
+def test_too_little_memory_is_no_launch(
+    file: Path, settings: Settings, least: dict[str, Any], words: str
+) -> None:
     """That of the card that was seen counts, and what was asked for."""
-    small = Gpu(uuid="GPU-9", model=CARD, units_total=132, memory_mib=1900)
-    with pytest.raises(NoSplitError, match="keeps the limits"):
-        recommended([A, B], wanted(file, seen=small), settings)
-    with pytest.raises(NoSplitError, match=r"nearest is .*: both need 2001 MiB of memory"):
-        recommended([A, B], wanted(file, memory_mib=1900.0), settings)
+    with pytest.raises(NoSplitError, match=words):
+        recommended([A, B], wanted(file, **least), settings)
 
 
 def test_jobs_that_should_not_share_are_told_what_it_would_cost(
@@ -262,16 +271,15 @@ def test_a_latency_that_nobody_has_is_of_queues_no_matter(
     least = (JobRequest(job="a", min_speed=0.0), JobRequest(job="b"))
     ((kept, _),) = recommended([A, B], wanted(serving, *least, max_p99_ms=80.0), settings)
     assert kept.split == BEST
-    for then in ((), behind):
-        late = wanted(serving, *least, max_p99_ms=7.0, then=then)
-        with pytest.raises(NoSplitError, match="above 7 ms"):
-            recommended([A, B], late, settings)
-    of_one = replace(least[0], max_p99_ms=7.0)
-    with pytest.raises(NoSplitError, match="above 7 ms"):
-        recommended([A, B], wanted(serving, of_one, least[1]), settings)
     promised = [replace(A, max_p99_ms=7.0), B]
-    with pytest.raises(NoSplitError, match="above 7 ms"):
-        recommended(promised, wanted(serving, *least), settings)
+    for jobs, late in (
+        ([A, B], wanted(serving, *least, max_p99_ms=7.0)),
+        ([A, B], wanted(serving, *least, max_p99_ms=7.0, then=behind)),
+        ([A, B], wanted(serving, replace(least[0], max_p99_ms=7.0), least[1])),
+        (promised, wanted(serving, *least)),
+    ):
+        with pytest.raises(NoSplitError, match="above 7 ms"):
+            recommended(jobs, late, settings)
     late = replace(least[0], max_p99_ms=80.0)
     assert recommended(promised, wanted(serving, late, least[1]), settings)[0][0].split == BEST
 

@@ -102,8 +102,7 @@ def test_a_given_split_keeps_what_was_asked_for(settings: Settings, tmp_path: Pa
     def kept(file: Path, *, split: str | None = "30/70", **of_a: float) -> list[tuple[Any, ...]]:
         jobs = (JobRequest(job="a", **of_a), JobRequest(job="b"))
         asked = LaunchRequest(jobs=jobs, split=split, max_power_w=500.0)
-        launched = ResolvedLaunch(request=asked, card=GPU, profiles=file)
-        (pair,) = make_spec(launched, settings).pairs
+        (pair,) = make_spec(ResolvedLaunch(request=asked, card=GPU, profiles=file), settings).pairs
         return [(part.min_speed, part.promised_p99_ms, part.max_power_w) for part in pair.parts]
 
     both = points_file(tmp_path, served, solo_points("b"))
@@ -319,11 +318,12 @@ def test_what_was_asked_for_those_that_run_refuses_a_newcomer(
 ) -> None:
     """Whether they were launched with it or have joined with it."""
     file = points_file(tmp_path)
-    with pytest.raises(NoSplitError, match=words):
-        asked(running(slow_settings, **limits), file, slow_settings)
-    joined = running(settings_of(tmp_path / "other"), LaunchPart(job=A, **limits))
-    with pytest.raises(NoSplitError, match=words):
-        asked(joined, file, slow_settings)
+    for folder in (
+        running(slow_settings, **limits),
+        running(settings_of(tmp_path / "other"), LaunchPart(job=A, **limits)),
+    ):
+        with pytest.raises(NoSplitError, match=words):
+            asked(folder, file, slow_settings)
 
 
 def test_an_unsafe_share_is_refused_of_the_newcomer_alone(

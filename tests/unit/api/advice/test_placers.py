@@ -36,14 +36,12 @@ def decided(way: str) -> Decision:
 
 
 def words_for(placer: str, d: Decision) -> Pasted:
-    memory = MemoryFit(tuple(p.memory_used_mib for p in d.profiles), d.request.memory_mib)
-    jobs = [profile.job for profile in d.profiles]
     return pasted(
         placer,
         d.profiles[0].gpu_model,
-        jobs,
+        [profile.job for profile in d.profiles],
         d.sharing_option and d.sharing_option.split,
-        memory,
+        MemoryFit(tuple(p.memory_used_mib for p in d.profiles), d.request.memory_mib),
         [profile.memory_bound for profile in d.profiles],
     )
 
@@ -222,8 +220,7 @@ def test_each_form_keeps_the_constraints_of_its_placer(placer: str, way: str) ->
         return
     found = words_for(placer, decision)
     text, number = "\n".join(found.lines), len(decision.profiles)
-    lines = [*found.lines]
-    read = lines if placer in ("ray", "slurm", "mps") else [*yaml.safe_load_all(text)]
+    read = [*found.lines] if placer in ("ray", "slurm", "mps") else [*yaml.safe_load_all(text)]
     assert fits(read[0] if placer == "ecs" else read, FORMS[placer]), text
     assert text.count(JOB.get(placer, "--- # ")) == number
     pattern, most = BOOKED.get(placer, ("^$", 1.0))

@@ -40,8 +40,7 @@ def status(launch_id: str, state: State) -> LaunchStatus:
 
 def add(state: ServiceState, number: int, ends: State = "finished") -> str:
     name = f"20260131-12{number:04}-000000"
-    one = status(name, ends)
-    state.add_launch(replace(row(name, str(number)), state=ends, status=write(one)))
+    state.add_launch(replace(row(name, str(number)), state=ends, status=write(status(name, ends))))
     return name
 
 

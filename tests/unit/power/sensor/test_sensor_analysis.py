@@ -325,8 +325,7 @@ def test_locked_waves_begin_at_every_phase(period_s: float, seed: int) -> None:
     """Twenty waves of the sensor's own period, half of the time on, at phases all over it."""
     made = waves(period_s, seed)
     locked = [stage for stage in made if stage.name == LOCKED_WAVE]
-    others = [stage for stage in made if stage.name == WAVE]
-    assert (len(locked), len(others)) == (20, 3)
+    assert (len(locked), len([stage for stage in made if stage.name == WAVE])) == (20, 3)
     phases = [stage.on[0][0] / period_s for stage in locked]
     assert max(phases) - min(phases) > 0.5
     for stage in locked:

@@ -440,8 +440,7 @@ def test_blocks_are_the_plan_and_fit_the_gpu(
     split = set[tuple[str, ...]]()
     for names in {target.jobs for target in plan}:
         holding = sum(names in block.pairs for block in blocks)
-        whole = fit(runners_of([t for t in plan if t.jobs == names]), *gpu)
-        assert not whole or holding == 1
+        assert not fit(runners_of([t for t in plan if t.jobs == names]), *gpu) or holding == 1
         split |= {names} if holding > 1 else set()
     assert all(len(block.pairs & split) <= 1 for block in blocks)
 
@@ -632,14 +631,13 @@ def test_full_file(write: Write) -> None:
           - sets: [fft+gemm+fft, triad@50+gemm]
             splits: [uncapped, time-sliced]
     """)
-    seventy = Split((70.0, 70.0))
     assert load_plan(path, NAMES) == Plan(
         "h200-pairs.2",
         (
             PlanEntry(among=("bert-train", "triad", "gemm", "fft"), splits=NINE_UNCAPPED),
             PlanEntry(
                 pairs=(("bert-train", "triad"), ("gemm", "gemm")),
-                splits=(TIME_SLICED, seventy, UnitSplit(66, 66)),
+                splits=(TIME_SLICED, Split((70.0, 70.0)), UnitSplit(66, 66)),
                 repeats=2,
             ),
             PlanEntry(among="all", sample=40, selves=False, splits=NINE),

@@ -390,9 +390,15 @@ def test_share_that_only_pairs_have_can_be_started() -> None:
     assert [recordings.granted(job, Share(s)).units for job, s in asked] == [38, 92, 30]
 
 
-def test_what_was_not_recorded_is_refused_with_what_there_is() -> None:
-    recordings = Recordings(SOLO, [pair_point(5, 95)], "mps")
-    with pytest.raises(InputError, match=r"gemm at 40 %.*are: 5 %, 30 %, 70 %, 100 %"):
-        recordings.granted("gemm", Share(40))
-    with pytest.raises(InputError, match=r"of sort at 30 %.*are: gemm, triad"):
-        recordings.granted("sort", Share(30))
+@pytest.mark.parametrize(
+    ("job", "percent", "words"),
+    [
+        ("gemm", 40, r"gemm at 40 %.*are: 5 %, 30 %, 70 %, 100 %"),
+        ("sort", 30, r"of sort at 30 %.*are: gemm, triad"),
+    ],
+)
+def test_what_was_not_recorded_is_refused_with_what_there_is(
+    job: str, percent: int, words: str
+) -> None:
+    with pytest.raises(InputError, match=words):
+        Recordings(SOLO, [pair_point(5, 95)], "mps").granted(job, Share(percent))

@@ -162,8 +162,7 @@ def test_above_its_capacity_the_rate_falls_short_and_latencies_stay_bounded(
 def test_a_server_without_requests_sleeps_and_looks_at_the_gate() -> None:
     """It neither spins nor sleeps through a pause that is asked for."""
     gpu, looks_s = Gpu(), list[float]()
-    serving = server(gpu, Counts(gate=lambda: looks_s.append(gpu.now_s)), rate=1e-6)
-    turn_until(serving, gpu, 10)
+    turn_until(server(gpu, Counts(gate=lambda: looks_s.append(gpu.now_s)), rate=1e-6), gpu, 10)
     assert sum(gpu.sleeps_s) == pytest.approx(10, abs=0.1)
     assert len(gpu.sleeps_s) == pytest.approx(10 / open_loop.LOOK_S, abs=2)
     assert max(b - a for a, b in itertools.pairwise(looks_s)) <= open_loop.LOOK_S + 1e-9
