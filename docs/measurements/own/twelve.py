@@ -83,13 +83,14 @@ def read(gpu: int, name: str) -> Any:
 
 
 def advisor(*words: str) -> dict[str, Any]:
-    """A command's JSON, or the last line of it, and its exit code."""
+    """A command's JSON, or the last line of it, and its exit code; None where it says nothing."""
     command = [sys.executable, "-m", "advisor_cli", *words, "--json"]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
     try:
         said = json.loads(done.stdout)
     except ValueError:
-        said = json.loads(done.stdout.splitlines()[-1])
+        lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
+        said = json.loads(lines[-1]) if lines else None
     return {"exit_code": done.returncode, "said": said}
 
 

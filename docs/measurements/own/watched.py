@@ -27,6 +27,7 @@ from statistics import fmean
 from typing import Any
 
 import pynvml
+from twelve import advisor
 
 PROGRAMS = [
     "lightning", "bert", "gcn", "jax_mlp", "nbody", "spectrum", "convnext", "unet", "demucs",
@@ -37,16 +38,6 @@ DRAWN = ((2, 28), (3, 14))
 folder = Path(sys.argv[1])
 ALONE = [word for word in sys.argv if word in ("--alone", "--no-alone")]
 LAUNCHED = "launched-alone.jsonl" if ALONE == ["--alone"] else "launched.jsonl"
-
-
-def advisor(*words: str) -> list[Any]:
-    """The lines of a command's JSON; what it says otherwise goes to the screen."""
-    command = [sys.executable, "-m", "advisor_cli", *words, "--json"]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
-    try:
-        return [json.loads(done.stdout)]
-    except ValueError:
-        return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
 
 
 def on_each_gpu(things: Sequence[Any], do: Callable[[Any, int], None]) -> None:
@@ -75,11 +66,11 @@ def watch(program: str, gpu: int) -> None:
             cwd=folder, env=os.environ | {"CUDA_VISIBLE_DEVICES": str(gpu)},
         )  # fmt: skip
     try:
-        looks = advisor("watch", str(process.pid), "--for", str(WATCH_S))
+        look = advisor("watch", str(process.pid), "--for", str(WATCH_S))["said"]
     finally:
         process.kill()
         process.wait()
-    write("watched.jsonl", {"program": program, "gpu": gpu, "look": looks[-1] if looks else None})
+    write("watched.jsonl", {"program": program, "gpu": gpu, "look": look})
 
 
 def ask() -> None:
@@ -94,7 +85,7 @@ def ask() -> None:
         sets = [jobs for some in zip(pairs[::2], pairs[1::2], threes, strict=True) for jobs in some]
 
     def answered(jobs: tuple[str, ...]) -> Any:
-        (answer,) = advisor("recommend", *jobs, "--gpu-model", "NVIDIA H200") or [{}]
+        answer = advisor("recommend", *jobs, "--gpu-model", "NVIDIA H200")["said"] or {}
         kept = {key: answer.get(key) for key in ("verdict", "choice", "reasons")}
         return {"programs": [names[job] for job in jobs], "jobs": jobs} | kept
 
@@ -109,8 +100,8 @@ def ask() -> None:
 def launch(row: Any, gpu: int) -> None:
     """Run a set as advised, and keep the last state."""
     for_s = ("--duration", str(LAUNCH_S))
-    states = advisor("launch", *row["jobs"], "--gpu", str(gpu), *for_s, *ALONE)
-    write(LAUNCHED, {"programs": row["programs"], "state": states[-1] if states else None})
+    state = advisor("launch", *row["jobs"], "--gpu", str(gpu), *for_s, *ALONE)["said"]
+    write(LAUNCHED, {"programs": row["programs"], "state": state})
 
 
 def write(name: str, row: Any) -> None:

@@ -14,12 +14,11 @@ import statistics
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import cast
 
 import numpy as np
 from rows import Part, Row, campaigns, rows_of
 
-from advisor.core.gpu import ADVISED_JOBS, Sharing, Split, without_limits
+from advisor.core.gpu import ADVISED_JOBS
 from advisor.core.objectives import Interval
 from advisor.core.records import SoloPoint
 from advisor.predict.measured import MeasuredPredictor, Window
@@ -116,12 +115,8 @@ def speeds(row: Row, profiles: Sequence[Profile]) -> list[float]:
 
 def window_of(row: Row) -> Window:
     """As an answer takes it in."""
-    shares = tuple(part.alone.share_percent for part in row.parts)
-    split = Split(shares)
-    if row.mode != "limits":
-        split = without_limits(cast("Sharing", row.mode), len(shares))
     rates = tuple(part.speed * part.whole.rate for part in row.parts)
-    return Window(split, rates, row.power_w, "one")
+    return Window(row.split, rates, row.power_w, "one")
 
 
 def columns(values: Sequence[Value]) -> Iterator[str]:
