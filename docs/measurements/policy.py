@@ -60,8 +60,6 @@ end, of logarithms."""
 Ways = dict[Split, list["Window"]]
 Sets = Mapping[tuple[str, tuple[str, ...]], Ways]
 
-Chance = tuple[float, bool, float, bool]
-
 Alone = tuple[float, float, float]
 """A window of a job alone: rate, watts, and p99 in ms or NaN."""
 
@@ -113,7 +111,7 @@ class Answer:
     best: float
     held: tuple[bool, bool] | None
     refused: tuple[bool, ...]
-    chances: tuple[Chance, ...] = ()
+    chances: tuple[tuple[float, bool, float, bool], ...]
 
 
 class Unseen(ModelPredictor):
@@ -279,13 +277,6 @@ def answered(of: Measured, predictor: Predictor, request: Request) -> Answer:
         if p.split in of.held
         for speeds, p99s in [of.held[p.split]]
     ]
-    return judged(of, choice, refused, chances)
-
-
-def judged(
-    of: Measured, choice: Split | None, refused: Iterable[Split], chances: Iterable[Chance] = ()
-) -> Answer:
-    """A choice and what may break a limit, by what was measured."""
     held, saved = of.held, {s: statistics.fmean(w.saved for w in own) for s, own in of.ways.items()}
     return Answer(
         saved=saved[choice] if choice else 0.0,

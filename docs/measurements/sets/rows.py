@@ -277,14 +277,13 @@ def asked_rows() -> list[Row]:
         there[uuid][job, 100.0] = _measured_alone(known[job, 100.0], uuid, own)
     found = list[Row]()
     for jobs, split, window in windows:
-        solo, seats = (
-            _with_limits(known, there[window["uuid"]]),
-            zip(jobs, split.shares, strict=True),
-        )
-        own = [(solo.get(seat), solo.get((seat[0], 100.0))) for seat in seats]
-        if len(jobs) > 1 and not split.below_normal and all(map(all, own)):
-            of_parts = zip(own, window["rates_per_s"], strict=True)
-            parts = [_part(at_limit, whole, rate) for (at_limit, whole), rate in of_parts]
+        solo = _with_limits(known, there[window["uuid"]])
+        parts = [
+            _part(solo[job, share], solo[job, 100.0], rate)
+            for job, share, rate in zip(jobs, split.shares, window["rates_per_s"], strict=True)
+            if (job, share) in solo
+        ]
+        if len(jobs) == len(parts) > 1 and not split.below_normal:
             read = {"power_w": window["power_w"], "sm_clock_mhz": window["sm_mhz"]}
             point = replace(parts[0].whole, active_idle_power_w=None, **read)
             found.append(_row(point, "limits" if split.is_limited else split.sharing, parts))
