@@ -14,6 +14,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from fastapi.testclient import TestClient
 
@@ -81,7 +82,7 @@ def _of_python(jobs: Sequence[str]) -> Answer:
 
 def _of_http(client: TestClient, jobs: Sequence[str]) -> Answer:
     body = {"jobs": [{"job": job} for job in jobs], "gpu_model": GPU_MODEL}
-    found = client.post("/v1/recommendations", json=body).json()
+    found: Any = client.post("/v1/recommendations", json=body).json()
     if found.get("verdict") != "share":
         return None
     way = found["choice"]

@@ -85,7 +85,7 @@ def ask() -> None:
         sets = [jobs for some in zip(pairs[::2], pairs[1::2], threes, strict=True) for jobs in some]
 
     def answered(jobs: tuple[str, ...]) -> Any:
-        answer = advisor("recommend", *jobs, "--gpu-model", "NVIDIA H200")["said"] or {}
+        answer: Any = advisor("recommend", *jobs, "--gpu-model", "NVIDIA H200")["said"] or {}
         kept = {key: answer.get(key) for key in ("verdict", "choice", "reasons")}
         return {"programs": [names[job] for job in jobs], "jobs": jobs} | kept
 
