@@ -14,22 +14,20 @@ is over that alone, the geometric mean and the longest, without four servers tha
 import json
 import math
 import sys
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-import numpy as np
 from policy import Measured, among, measured, questions
+from sets.rows import over_jobs
 
 from advisor.core.gpu import Split
 from advisor.decide.decision import decide
 from advisor.decide.limits import Request
 from advisor.errors import NoSplitError
 from advisor.predict.predictions import Predictor
-from advisor.predict.profiles import Floats
 from advisor.settings import read_settings
 
 GPU_MODEL, HERE = "NVIDIA H200", Path(__file__).parent
@@ -102,10 +100,10 @@ def block(
         each = [found[way] for _, found in those]
         *parts, tails = zip(*each, strict=True)
         parts.insert(1, tuple(part * all_held for part, _, _, all_held, _ in each))
-        texts = [over_jobs(jobs, part, lambda mean: f"{100 * mean:.0f}") for part in parts]
+        texts = [shown(jobs, part, lambda mean: f"{100 * mean:.0f}") for part in parts]
         longer = [(own, math.log(tail)) for own, of in zip(jobs, tails, strict=True) for tail in of]
         servers, logs = zip(*longer, strict=True)
-        p99 = over_jobs(servers, logs, lambda log: f"{math.exp(log):.1f}")
+        p99 = shown(servers, logs, lambda log: f"{math.exp(log):.1f}")
         rows.append([way, *texts[:4], p99, f"{math.exp(max(logs)):.0f}", texts[4]])
     windows = sum(len(own) for of, _ in those for own in of.ways.values())
     many = len({job for own in jobs for job in own})
@@ -113,19 +111,11 @@ def block(
     return {"measured": measured, "heads": HEADS, "rows": rows}
 
 
-def over_jobs(
-    jobs: Sequence[Sequence[str]], values: Sequence[float], shown: Callable[[float], str]
+def shown(
+    jobs: Sequence[Sequence[str]], values: Sequence[float], text: Callable[[float], str]
 ) -> str:
-    """The mean, with the ends of 95 % of draws of jobs, each as it is shown."""
-    sums: dict[str, Floats] = defaultdict(lambda: np.zeros(2))
-    for own, value in zip(jobs, values, strict=True):
-        for job in own:
-            sums[job] += np.array([value, 1.0]) / len(own)
-    each = np.array([*sums.values()])
-    drawn = np.random.default_rng(1).integers(len(each), size=(2000, len(each)))
-    totals, counts = each[drawn].sum(axis=1).T
-    ends = (fmean(values), *np.quantile(totals / counts, [0.025, 0.975]))
-    mean, low, high = (shown(float(end)) for end in ends)
+    """The mean, with the ends of 95 % of draws of jobs."""
+    mean, low, high = (text(float(end)) for end in over_jobs(jobs, values, 2000))
     return mean if low == high else f"{mean} [{low} {high}]"
 
 

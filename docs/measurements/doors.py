@@ -53,7 +53,7 @@ def main() -> None:
         settings = read_settings()
         with TestClient(create_app(settings, ServeOptions(log_level="warning"))) as client:
             doors: dict[str, Callable[[Sequence[str]], Answer]] = {
-                "HTTP": lambda jobs: _of_json(_post(client, jobs)),
+                "HTTP": lambda jobs: _of_http(client, jobs),
                 "launch": lambda jobs: _of_launch(jobs, settings),
                 "run": lambda jobs: _of_run(jobs, settings),
             }
@@ -80,12 +80,9 @@ def _of_python(jobs: Sequence[str]) -> Answer:
     return way.split, tuple(_short(job.speed.value) for job in way.jobs), _short(way.power_w.value)
 
 
-def _post(client: TestClient, jobs: Sequence[str]) -> Any:
+def _of_http(client: TestClient, jobs: Sequence[str]) -> Answer:
     body = {"jobs": [{"job": job} for job in jobs], "gpu_model": GPU_MODEL}
-    return client.post("/v1/recommendations", json=body).json()
-
-
-def _of_json(found: Any) -> Answer:
+    found: Any = client.post("/v1/recommendations", json=body).json()
     if found.get("verdict") != "share":
         return None
     way = found["choice"]

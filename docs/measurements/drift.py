@@ -26,7 +26,11 @@ POWER, RATE = 0.054, 0.15
 def main() -> None:
     """Both tables."""
     steady, waiting = [*rates(waiting=False)], [*rates(waiting=True)]
-    for name, logs in (("power", [*powers()]), ("rate", steady), ("rate, cpu-bound", waiting)):
+    for name, logs in (
+        ("power", [math.log(a.power_w / b.power_w) for a, b in repeats()]),
+        ("rate", steady),
+        ("rate, cpu-bound", waiting),
+    ):
         rms = math.sqrt(statistics.fmean(log * log for log in logs) / 2)
         print(f"{name}: {len(logs)} repeats, standard deviation {100 * rms:.1f} %")
     print("\n| partners | launches | series with a false alarm, % |\n| --- | --- | --- |")
@@ -89,12 +93,6 @@ def series(
             )
         )  # fmt: skip
     return values
-
-
-def powers() -> Iterator[float]:
-    """Log ratios of power between runs."""
-    for a, b in repeats():
-        yield math.log(a.power_w / b.power_w)
 
 
 def rates(*, waiting: bool) -> Iterator[float]:

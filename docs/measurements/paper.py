@@ -13,7 +13,8 @@ of this product.
 
 import statistics
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -69,33 +70,23 @@ def learning_curve(data: Data, name: str, learner: Learner) -> Iterator[Cells]:
         )  # fmt: skip
 
 
-def unseen_jobs(data: Data, name: str, learner: Learner) -> list[Choice]:
-    """Choices by (X1 + X2) / W for pairs of a job that was left out."""
-    held_out = leave_job_out(data.rows, learner)
-    return choose(data, held_out, QUESTIONS[RAW_OBJECTIVE], _tie(name))
+def bars(
+    chosen: Mapping[str, Sequence[Choice]], key: Callable[[Choice], str | None], *every: str
+) -> Iterator[Cells]:
+    """Figures 3 and 4: fraction of the oracle of each group, that of 50/50, and the gain.
 
-
-def bars(name: str, groups: Iterable[tuple[str, Sequence[Choice]]]) -> Iterator[Cells]:
-    """Figures 3 and 4: fraction of the oracle of each group, that of 50/50, and the gain."""
-    for group, choices in groups:
-        bar = bar_of(choices)
-        gain = "-" if bar["gain_percent"] is None else f"{bar['gain_percent']:+.1f}"
-        yield (
-            name, group, bar["choices"],
-            f"{bar['fraction_percent']:.2f}", f"{bar['equal_percent']:.2f}",
-            gain,
-        )  # fmt: skip
-
-
-def grouped(
-    choices: Iterable[Choice], key: Callable[[Choice], str | None]
-) -> list[tuple[str, list[Choice]]]:
-    """Choices by key, sorted; those without one are left out."""
-    found: dict[str, list[Choice]] = {}
-    for choice in choices:
-        if group := key(choice):
-            found.setdefault(group, []).append(choice)
-    return sorted(found.items())
+    Choices without a key are in no group; last is that of all choices, where it has a name.
+    """
+    for name, choices in chosen.items():
+        groups = defaultdict[str, list[Choice]](list)
+        for choice in choices:
+            if group := key(choice):
+                groups[group].append(choice)
+        for group, own in [*sorted(groups.items()), *((one, choices) for one in every)]:
+            bar = bar_of(own)
+            gain = "-" if bar["gain_percent"] is None else f"{bar['gain_percent']:+.1f}"
+            fractions = f"{bar['fraction_percent']:.2f}", f"{bar['equal_percent']:.2f}"
+            yield name, group, bar["choices"], *fractions, gain
 
 
 def group_of(data: Data, classes: Any, choice: Choice) -> str | None:
@@ -128,20 +119,15 @@ def main() -> None:
     heads = ("method", "learned, %", "X1 + X2, %", "power, %", "fit, s", "of the oracle, %")
     points = [point for each in learners.items() for point in learning_curve(data, *each)]
     _print("1 and 2", "Errors and fraction of the oracle by part learned from", heads, points)
-    chosen = {name: unseen_jobs(data, name, learner) for name, learner in learners.items()}
+    chosen = {
+        name: choose(data, leave_job_out(data.rows, learner), QUESTIONS[RAW_OBJECTIVE], _tie(name))
+        for name, learner in learners.items()
+    }
     heads = ("method", "group", "choices", "of the oracle, %", "50/50, %", "gain, %")
-    rows = [
-        row
-        for name, found in chosen.items()
-        for row in bars(name, [*grouped(found, lambda c: c.left_out), ("all jobs", found)])
-    ]
+    rows = bars(chosen, lambda choice: choice.left_out, "all jobs")
     _print("3", "By the job that was left out", heads, rows)
     classes = job_classes(whole_gpu([*measured.references, *measured.profiled]))
-    rows = [
-        row
-        for name, found in chosen.items()
-        for row in bars(name, grouped(found, lambda c: group_of(data, classes, c)))
-    ]
+    rows = bars(chosen, lambda choice: group_of(data, classes, choice))
     _print("4", "By what both jobs use of the GPU, compute then memory", heads, rows)
 
 

@@ -13,10 +13,8 @@ Then random sets of three to five jobs that leave most of the GPU idle, one or t
 how many are refused, also by an even chance of every limit, and without that of p99.
 """
 
-import json
 import math
 import random
-import re
 import statistics
 import sys
 from collections import defaultdict
@@ -24,12 +22,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from operator import itemgetter
-from pathlib import Path
+from typing import Any
 
 import numpy as np
+from sets.rows import asked_windows
 
 from advisor.core.gpu import ADVISED_JOBS, WHOLE, Split, without_limits
-from advisor.core.records import SoloPoint
 from advisor.decide.decision import Outlook, decide
 from advisor.decide.limits import CHANCES, P99_WEIGHTS, WEIGHTS, Request, is_served
 from advisor.errors import InputError, NoSplitError
@@ -62,12 +60,13 @@ end, of logarithms."""
 Ways = dict[Split, list["Window"]]
 Sets = Mapping[tuple[str, tuple[str, ...]], Ways]
 
-Chance = tuple[float, bool, float, bool]
+Alone = tuple[float, float, float]
+"""A window of a job alone: rate, watts, and p99 in ms or NaN."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """What was measured: energy saved, relative speeds, p99s, ms, and work per joule.
+    """What was measured: energy saved, relative speeds, and p99s, ms.
 
     Attributes:
         alone_ms: p99s alone; NaN: no server.
@@ -79,7 +78,6 @@ class Window:
     p99_ms: tuple[float | None, ...]
     alone_ms: tuple[float, ...]
     above: tuple[float, ...]
-    per_joule: float
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -90,7 +88,6 @@ class Measured:
         held: Of each way whether speeds and tails held.
     """
 
-    gpu_model: str
     jobs: tuple[str, ...]
     profiles: Sequence[Profile]
     ways: Ways
@@ -114,7 +111,7 @@ class Answer:
     best: float
     held: tuple[bool, bool] | None
     refused: tuple[bool, ...]
-    chances: tuple[Chance, ...] = ()
+    chances: tuple[tuple[float, bool, float, bool], ...]
 
 
 class Unseen(ModelPredictor):
@@ -180,7 +177,7 @@ def questions(request: Request, sets: Sets) -> Iterator[tuple[Measured, OptionPr
         held = {split: held_limits(ways[split], profiles, request) for split in within}
         is_pair = len(jobs) == ADVISED_JOBS
         predictor = OptionPredictor(Unseen(model, rows, jobs) if is_pair else model)
-        yield Measured(gpu_model, jobs, profiles, ways, held), predictor
+        yield Measured(jobs, profiles, ways, held), predictor
     print(f"{without_profile} sets have a job without a profile on that GPU model\n")
 
 
@@ -198,78 +195,57 @@ def profiles_of(
 
 def measured() -> Sets:
     """Windows by GPU model and jobs."""
-    alone: dict[tuple[str, str, str], list[SoloPoint]] = defaultdict(list)
+    alone: dict[tuple[str, str, str], list[Alone]] = defaultdict(list)
     for point in (*bundled_reference_points(), *bundled_set_references()):
         if point.share_percent == WHOLE and point.power_w:
-            alone[point.run, point.gpu_uuid, point.job].append(point)
+            own = (point.rate, point.power_w, point.latency_p99_ms or math.nan)
+            alone[point.run, point.gpu_uuid, point.job].append(own)
     found: dict[tuple[str, tuple[str, ...]], Ways] = defaultdict(lambda: defaultdict(list))
     for point in select(bundled_points_together())[0]:
-        ours = [alone.get((point.run, point.gpu_uuid, part.job), []) for part in point.parts]
         split = measured_split(point.mode, point.shares_percent)
-        if split is None or not point.power_w or not all(ours):
-            continue
-        speeds, work_w = [], 0.0
-        for part, own in zip(point.parts, ours, strict=True):
-            speeds.append((part.rate or 0.0) / statistics.median(p.rate for p in own))
-            work_w += speeds[-1] * statistics.median(p.power_w or 0.0 for p in own)
-        found[point.gpu_model, point.jobs][split].append(
-            Window(
-                saved=1 - point.power_w / work_w if work_w else -1.0,
-                speeds=tuple(speeds),
-                p99_ms=tuple(part.latency_p99_ms for part in point.parts),
-                alone_ms=tuple(
-                    statistics.median(p.latency_p99_ms or math.nan for p in own) for own in ours
-                ),
-                above=tuple(
-                    above(part.rate or 0.0, part.offered_rate, point.window_s)
-                    for part in point.parts
-                ),
-                per_joule=sum(speeds) / point.power_w,
-            )
-        )
+        seats = [
+            (alone.get((point.run, point.gpu_uuid, part.job)), part.rate or 0.0,
+             part.latency_p99_ms, part.offered_rate)
+            for part in point.parts
+        ]  # fmt: skip
+        if split is not None and point.power_w and all(own for own, *_ in seats):
+            window = window_of(seats, point.power_w, point.window_s)
+            found[point.gpu_model, point.jobs][split].append(window)
     return {**found, **asked()}
 
 
 def asked() -> Sets:
     """Sets of own/asked_sets.py, by what each job did alone on the same GPU."""
     demand = {p.job: p.offered_rate for p in bundled_solo_points() if p.gpu_model == GPU_MODEL}
-    alone: dict[tuple[str, str], list[Sequence[float]]] = defaultdict(list)
-    found: dict[tuple[str, ...], Ways] = defaultdict(lambda: defaultdict(list))
-    rows = map(json.loads, Path(__file__).with_name("own").joinpath("asked-h200.jsonl").open())
-    for row in sorted(rows, key=lambda row: len(row["jobs"])):
-        names = [re.fullmatch(r"([^@~!]+)(?:@(\d+))?(~?)((?:!1)?)", n) for n in row["jobs"]]
-        jobs, limits, turns, low = zip(*(one.groups() for one in names if one), strict=True)
+    alone: dict[tuple[str, str], list[Alone]] = defaultdict(list)
+    found: dict[tuple[str, tuple[str, ...]], Ways] = defaultdict(lambda: defaultdict(list))
+    for jobs, split, row in sorted(asked_windows(), key=lambda window: len(window[0])):
         rates, p99s, watts = row["rates_per_s"], row["p99_ms"], row["power_w"]
         if len(jobs) == 1:
             alone[row["uuid"], jobs[0]].append((rates[0], watts, p99s[0] or math.nan))
             continue
-        solo = (zip(*alone[row["uuid"], job], strict=True) for job in jobs)
-        own = [[*map(statistics.median, columns)] for columns in solo]
-        speeds = tuple(rate / usual for rate, (usual, _, _) in zip(rates, own, strict=True))
-        apart_w = sum(speed * w for speed, (_, w, _) in zip(speeds, own, strict=True))
-        shares = tuple(float(limit or WHOLE) for limit in limits)
-        sharing = "time-sliced" if any(turns) else "limited" if any(limits) else "uncapped"
-        split = Split(shares, sharing, tuple(n for n, is_low in enumerate(low) if is_low))
-        alone_ms = tuple(p99_ms for _, _, p99_ms in own)
-        found[jobs][split].append(
-            Window(
-                saved=1 - watts / apart_w,
-                speeds=speeds,
-                p99_ms=tuple(p99s),
-                alone_ms=alone_ms,
-                above=tuple(
-                    above(rate, demand.get(job), row["window_s"])
-                    for job, rate in zip(jobs, rates, strict=True)
-                ),
-                per_joule=sum(speeds) / watts,
-            )
-        )
-    return {(GPU_MODEL, jobs): ways for jobs, ways in found.items()}
+        own = [alone[row["uuid"], job] for job in jobs]
+        seats = zip(own, rates, p99s, map(demand.get, jobs), strict=True)
+        found[GPU_MODEL, jobs][split].append(window_of(seats, watts, row["window_s"]))
+    return found
 
 
-def above(rate: float, demand: float | None, window_s: float) -> float:
-    """As `Window` has it."""
-    return (rate - demand) / math.sqrt(demand / window_s) if demand else 0.0
+def window_of(seats: Iterable[Any], power_w: float, window_s: float) -> Window:
+    """Of the windows alone of each job, its rate, its p99 and its demand."""
+    alone, rates, p99s_ms, demands = zip(*seats, strict=True)
+    usual = [[*map(statistics.median, zip(*own, strict=True))] for own in alone]
+    speeds = tuple(rate / of[0] for rate, of in zip(rates, usual, strict=True))
+    work_w = sum(speed * of[1] for speed, of in zip(speeds, usual, strict=True))
+    return Window(
+        saved=1 - power_w / work_w if work_w else -1.0,
+        speeds=speeds,
+        p99_ms=p99s_ms,
+        alone_ms=tuple(of[2] for of in usual),
+        above=tuple(
+            (rate - demand) / math.sqrt(demand / window_s) if demand else 0.0
+            for rate, demand in zip(rates, demands, strict=True)
+        ),
+    )
 
 
 def among(of: Measured, predictor: Predictor) -> Outlook:
@@ -301,13 +277,6 @@ def answered(of: Measured, predictor: Predictor, request: Request) -> Answer:
         if p.split in of.held
         for speeds, p99s in [of.held[p.split]]
     ]
-    return judged(of, choice, refused, chances)
-
-
-def judged(
-    of: Measured, choice: Split | None, refused: Iterable[Split], chances: Iterable[Chance] = ()
-) -> Answer:
-    """A choice and what may break a limit, by what was measured."""
     held, saved = of.held, {s: statistics.fmean(w.saved for w in own) for s, own in of.ways.items()}
     return Answer(
         saved=saved[choice] if choice else 0.0,

@@ -63,20 +63,14 @@ def _add_contents(staged: Path) -> None:
     """Behind each list of pages what it names first, below its headings."""
     seen = {FRONT, LIST}
     trees = [("Start", [LIST])]
-    trees += [
-        (head, _linked(staged, LIST, part, seen)) for head, part in _parts(staged / f"{LIST}.md")
-    ]
+    parts = (staged / f"{LIST}.md").read_text().split("\n## ")[1:]
+    trees += [(part.partition("\n")[0], _linked(staged, LIST, part, seen)) for part in parts]
     trees.append(("Reference", [f"reference/{name}" for name in ("cli", "python", "http", "keys")]))
     _append(staged / f"{FRONT}.md", "".join(_tree(head, pages) for head, pages in trees if pages))
     for page in sorted(seen):
         if page.endswith("README") and page != LIST:
             below = _linked(staged, page, (staged / f"{page}.md").read_text(), seen)
             _append(staged / f"{page}.md", _tree("", below) if below else "")
-
-
-def _parts(page: Path) -> Iterator[tuple[str, str]]:
-    for part in page.read_text().split("\n## ")[1:]:
-        yield part.partition("\n")[0], part
 
 
 def _linked(staged: Path, page: str, text: str, seen: set[str]) -> list[str]:

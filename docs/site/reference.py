@@ -64,18 +64,17 @@ def python() -> str:
         for member in getattr(module, "__all__", None) or _own(module):
             value = getattr(module, member)
             if inspect.isclass(value):
-                left_out = ", ".join(_made_by_a_library(value))
+                # Methods that scikit-learn puts there point into its own pages.
+                made = (
+                    n for n, x in vars(value).items() if type(x).__module__.startswith("sklearn")
+                )
+                left_out = ", ".join(made)
                 inner += f".. autoclass:: {name}.{member}\n   :members:\n"
                 inner += f"   :exclude-members: {left_out}\n\n" if left_out else "\n"
             elif callable(value):
                 inner += f".. autofunction:: {name}.{member}\n\n"
         text += f"## {name}\n\n```{{eval-rst}}\n{inner}```\n\n"
     return text
-
-
-def _made_by_a_library(kind: type) -> list[str]:
-    """Methods that scikit-learn puts into its estimators, which point into its own pages."""
-    return [n for n, own in vars(kind).items() if type(own).__module__.startswith("sklearn")]
 
 
 def _own(module: Any) -> list[str]:

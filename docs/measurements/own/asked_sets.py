@@ -101,11 +101,6 @@ def processes_of(option: Row) -> tuple[str, ...]:
     return tuple(names)
 
 
-def is_shared(option: Row) -> bool:
-    """Whether its jobs run at the same time."""
-    return option["sharing"] != "exclusive"
-
-
 def numbers(option: Row) -> list[int]:
     """Of the jobs of an option."""
     return [n for n in range(1, 8) if option.get(f"job_{n}")]
@@ -119,7 +114,7 @@ def measure(asked: list[Row], folder: Path, seconds: float) -> None:
         if time.monotonic() > ends:
             return
         some = [option for option in asked if option["set"] in sets[first : first + AT_ONCE]]
-        ways = [processes_of(option) for option in some if is_shared(option)]
+        ways = [processes_of(option) for option in some if option["sharing"] != "exclusive"]
         alone = [(name,) for name in sorted({o[f"job_{n}"] for o in some for n in numbers(o)})]
         names = {name for together in alone + ways for name in together}
         named = {name: commands[re.split("[@~!]", name)[0]] for name in names}

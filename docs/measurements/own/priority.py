@@ -125,10 +125,12 @@ def print_table(path: Path) -> None:
     A way counts where both jobs keep their floors by the default policy; else separate GPUs do.
     The last row has each pair once, with and without a limit of 50 % where that was measured.
     """
+    of_small = {"-serve-": "servers", "-train-": "trainings", "notebook": "notebook"}
     kinds, same = defaultdict[str, list[list[Pair]]](list), defaultdict[Any, list[Pair]](list)
     for pair in measured(path):
         limit = pair.filler[len(pair.name) :]
-        kinds[f"{KINDS_OF_FILLERS[pair.name]}{limit}: {_kind_of(pair.small)}"].append([pair])
+        small = next((kind for sign, kind in of_small.items() if sign in pair.small), pair.small)
+        kinds[f"{KINDS_OF_FILLERS[pair.name]}{limit}: {small}"].append([pair])
         same[pair.name, pair.small, pair.uuid].append(pair)
     print(
         "| beside a filler of | n | small job's speed | filler's | work per joule | p99, ms |",
@@ -159,11 +161,6 @@ def _keeps(pair: Pair, way: int, profiles: dict[str, Profile]) -> bool:
     most, alone_ms = request.policy.p99_times_alone, pair.alone[1]["p99_ms"][0]
     in_time = alone_ms is None or pair.p99_ms(way) <= most * alone_ms
     return in_time and all(speed >= request.floor(profile) for profile, speed in speeds)
-
-
-def _kind_of(small: str) -> str:
-    kinds = {"-serve-": "servers", "-train-": "trainings", "notebook": "notebook"}
-    return next((kind for sign, kind in kinds.items() if sign in small), small)
 
 
 def bundled_profiles() -> dict[str, Profile]:

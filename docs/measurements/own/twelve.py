@@ -83,13 +83,14 @@ def read(gpu: int, name: str) -> Any:
 
 
 def advisor(*words: str) -> dict[str, Any]:
-    """A command's JSON, or the last line of it, and its exit code."""
+    """A command's JSON, or the last line of it, and its exit code; None where it says nothing."""
     command = [sys.executable, "-m", "advisor_cli", *words, "--json"]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
     try:
         said = json.loads(done.stdout)
     except ValueError:
-        said = json.loads(done.stdout.splitlines()[-1])
+        lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
+        said = json.loads(lines[-1]) if lines else None
     return {"exit_code": done.returncode, "said": said}
 
 
@@ -168,19 +169,17 @@ def launches(ids: set[str]) -> list[list[tuple[str | None, ...]]]:
     from advisor.settings import read_settings
 
     home = read_settings().home / "launches"
-    seen = [see(find_folder(home, name)) for name in sorted(ids)]
-    return [
-        [
-            (
-                job.job,
-                job.share_text,
-                job.joined_at or one.status.started_at,
-                job.ended_at or one.status.ended_at,
-            )
-            for job in (job.status for job in one.jobs)
-        ]
-        for one in seen
-    ]
+    found = list[list[tuple[str | None, ...]]]()
+    for one in (see(find_folder(home, name)) for name in sorted(ids)):
+        began, ended, jobs = (
+            one.status.started_at,
+            one.status.ended_at,
+            [j.status for j in one.jobs],
+        )
+        times = ((job.joined_at or began, job.ended_at or ended) for job in jobs)
+        pairs = zip(jobs, times, strict=True)
+        found.append([(job.job, job.share_text, *both) for job, both in pairs])
+    return found
 
 
 def table(found: dict[str, Any]) -> None:

@@ -27,6 +27,7 @@ from statistics import fmean
 from typing import Any
 
 import pynvml
+from twelve import advisor
 
 PROGRAMS = [
     "lightning", "bert", "gcn", "jax_mlp", "nbody", "spectrum", "convnext", "unet", "demucs",
@@ -37,16 +38,6 @@ DRAWN = ((2, 28), (3, 14))
 folder = Path(sys.argv[1])
 ALONE = [word for word in sys.argv if word in ("--alone", "--no-alone")]
 LAUNCHED = "launched-alone.jsonl" if ALONE == ["--alone"] else "launched.jsonl"
-
-
-def advisor(*words: str) -> list[Any]:
-    """The lines of a command's JSON; what it says otherwise goes to the screen."""
-    command = [sys.executable, "-m", "advisor_cli", *words, "--json"]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
-    try:
-        return [json.loads(done.stdout)]
-    except ValueError:
-        return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
 
 
 def on_each_gpu(things: Sequence[Any], do: Callable[[Any, int], None]) -> None:
@@ -75,11 +66,11 @@ def watch(program: str, gpu: int) -> None:
             cwd=folder, env=os.environ | {"CUDA_VISIBLE_DEVICES": str(gpu)},
         )  # fmt: skip
     try:
-        looks = advisor("watch", str(process.pid), "--for", str(WATCH_S))
+        look = advisor("watch", str(process.pid), "--for", str(WATCH_S))["said"]
     finally:
         process.kill()
         process.wait()
-    write("watched.jsonl", {"program": program, "gpu": gpu, "look": looks[-1] if looks else None})
+    write("watched.jsonl", {"program": program, "gpu": gpu, "look": look})
 
 
 def ask() -> None:
@@ -94,7 +85,7 @@ def ask() -> None:
         sets = [jobs for some in zip(pairs[::2], pairs[1::2], threes, strict=True) for jobs in some]
 
     def answered(jobs: tuple[str, ...]) -> Any:
-        (answer,) = advisor("recommend", *jobs, "--gpu-model", "NVIDIA H200") or [{}]
+        answer: Any = advisor("recommend", *jobs, "--gpu-model", "NVIDIA H200")["said"] or {}
         kept = {key: answer.get(key) for key in ("verdict", "choice", "reasons")}
         return {"programs": [names[job] for job in jobs], "jobs": jobs} | kept
 
@@ -109,8 +100,8 @@ def ask() -> None:
 def launch(row: Any, gpu: int) -> None:
     """Run a set as advised, and keep the last state."""
     for_s = ("--duration", str(LAUNCH_S))
-    states = advisor("launch", *row["jobs"], "--gpu", str(gpu), *for_s, *ALONE)
-    write(LAUNCHED, {"programs": row["programs"], "state": states[-1] if states else None})
+    state = advisor("launch", *row["jobs"], "--gpu", str(gpu), *for_s, *ALONE)["said"]
+    write(LAUNCHED, {"programs": row["programs"], "state": state})
 
 
 def write(name: str, row: Any) -> None:
@@ -129,42 +120,36 @@ def table() -> Iterator[str]:
     """A row for each launch: said, its range, and what came."""
     yield "| set | split | speeds said, % | came | watts said | came | saved said, % | came |"
     yield "|---|---|---|---|---|--:|---|--:|"
-    hits, off, tails = list[bool](), list[tuple[float, float]](), list[float]()
-    small = list[float]()
+    hits, off = list[bool](), list[tuple[float, float]]()
+    tails, small = list[float](), list[float]()
     for row in read(LAUNCHED):
-        state = row["state"]
+        names, state = " + ".join(row["programs"]), row["state"]
         if not state or "error" in state:
-            yield f"| {' + '.join(row['programs'])} | did not start |"
+            yield f"| {names} | did not start |"
             continue
-        forecast = state["forecast"]
+        forecast, watts = state["forecast"], state["mean_power_w"]
+        saved, saved_said = state["mean_energy_saved"], forecast["energy_saved"]
         pairs = zip(state["jobs"], forecast["jobs"], strict=True)
-        said = [(one["rate"], one["solo_rate"], job["mean_rate"]) for job, one in pairs]
-        speeds = ", ".join(ranged(rate, 100 / solo) for rate, solo, _ in said)
-        came = ", ".join(f"{100 * rate / solo:.0f}" if rate else "-" for _, solo, rate in said)
-        figures = [(rate, rate_came) for rate, _, rate_came in said]
-        figures += [(forecast["power_w"], state["mean_power_w"])]
-        figures += [(forecast["energy_saved"], state["mean_energy_saved"])]
-        small += [
-            came / one["value"]
-            for job, (one, came) in zip(state["jobs"], figures[:-2], strict=True)
-            if re.search("-b2$", job["job"])
-        ]
+        said = [(one["rate"], one["solo_rate"], job["mean_rate"], job["job"]) for job, one in pairs]
+        figures = [(rate, rate_came) for rate, _, rate_came, _ in said]
+        figures += [(forecast["power_w"], watts), (saved_said, saved)]
+        small += [came / rate["value"] for rate, _, came, job in said if job.endswith("-b2")]
         hits += [one["low"] <= value <= one["high"] for one, value in figures if one and value]
         came_ms = {job["job"]: job.get("mean_p99_ms") for job in state["jobs"]}
         said_ms = re.findall(
             r"p99 latency of (\S+) is expected at (\S+) ms", str(state.get("warnings"))
         )
         tails += [abs(math.log(float(ms) / came_ms[job])) for job, ms in said_ms]
-        saved, saved_said = state["mean_energy_saved"], forecast["energy_saved"]
-        watts = forecast["power_w"]["value"] / state["mean_power_w"] - 1
-        off += [(abs(watts), abs(saved - saved_said["value"]))]
+        watts_off = forecast["power_w"]["value"] / watts - 1
+        off += [(abs(watts_off), abs(saved - saved_said["value"]))]
+        limits = "/".join(f"{job['share_percent']:g}" for job in state["jobs"])
         cells = (
-            " + ".join(row["programs"]),
-            state["sharing"] if state["sharing"] != "limited" else shares_of(state),
-            speeds,
-            came,
+            names,
+            state["sharing"] if state["sharing"] != "limited" else limits,
+            ", ".join(ranged(rate, 100 / solo) for rate, solo, *_ in said),
+            ", ".join(f"{100 * came / solo:.0f}" if came else "-" for _, solo, came, _ in said),
             ranged(forecast["power_w"], 1),
-            f"{state['mean_power_w']:.0f}",
+            f"{watts:.0f}",
             ranged(saved_said, 100) if saved_said else "-",
             f"{100 * saved:.0f}" if saved else "-",
         )
@@ -175,11 +160,6 @@ def table() -> Iterator[str]:
         yield f"Small jobs at {min(small):.2f} to {max(small):.2f} of the predicted speed."
     near = sum(tail < math.log(1.5) for tail in tails)
     yield f"p99 within a factor of 1.5: {near} of {len(tails)}."
-
-
-def shares_of(state: Any) -> str:
-    """The limits."""
-    return "/".join(f"{job['share_percent']:g}" for job in state["jobs"])
 
 
 def ranged(one: Any, factor: float) -> str:

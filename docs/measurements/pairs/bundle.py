@@ -90,11 +90,11 @@ def bundle(files: Sequence[Path], alone: Sequence[Path], into: Path) -> None:
         raise InputError(f"nothing to bundle: {left_out(pairs, found)}")
     kept = {(p.run, p.gpu_uuid) for p in (*found, *merged(alone))}
     new = profiles_of(kept, solos)
-    references = references_of(kept, set(solos) - set(new))
+    others = (p for p in {*solos} - {*new} if p.share_percent == 100)
+    references = [p for p in others if (p.run, p.gpu_uuid) in kept]
     known = {p.point_id: unflagged(p) for p in (*bundled_solo_points(), *new)}
-    profiles = solos_flagged(
-        p for p in sorted(known.values(), key=position) if isinstance(p, SoloPoint)
-    )
+    solos_known = [p for p in sorted(known.values(), key=position) if isinstance(p, SoloPoint)]
+    profiles = with_unread_flags(with_solo_flags(solos_known))
     used = with_unread_flags(with_pair_flags(found, profiles))
     card = into / "README.md"
     text = renewed(card.read_text("utf-8"), used, references, profiles)
@@ -103,8 +103,8 @@ def bundle(files: Sequence[Path], alone: Sequence[Path], into: Path) -> None:
     write_points(into / "references.jsonl", sorted(references, key=position))
     card.write_text(text, "utf-8")
     print(f"{len(used)} pair points kept, {left_out(pairs, used)}")
-    others = len(solos) - len(references) - len(new)
-    print(f"{len(references)} references kept, {len(new)} points of profiles, {others} left out")
+    rest = len(solos) - len(references) - len(new)
+    print(f"{len(references)} references kept, {len(new)} points of profiles, {rest} left out")
 
 
 def merged(files: Iterable[Path]) -> list[Point]:
@@ -132,11 +132,6 @@ def unflagged(point: Point) -> Point:
     return replace(point, flags=flags)
 
 
-def solos_flagged(points: Iterable[SoloPoint]) -> list[SoloPoint]:
-    """Jobs alone, in their order, with the flags that are worked out."""
-    return with_unread_flags(with_solo_flags(points))
-
-
 def whole(points: Sequence[PairPoint]) -> list[PairPoint]:
     """The points without those of pairs that are not whole.
 
@@ -149,7 +144,11 @@ def whole(points: Sequence[PairPoint]) -> list[PairPoint]:
     for point, kind in zip(points, kinds, strict=True):
         for found in (measured, nine)[: 1 + (kind == "nine")] if kind in WHOLE else ():
             found[place(point), point.run].add(split_of(point))
-    good = {key for key, splits in measured.items() if len(splits) == splits_wanted(key[0])}
+    good = {
+        key
+        for key, splits in measured.items()
+        if len(splits) == how_many(beside_itself=is_same(key[0])) + 1  # uncapped
+    }
     places = {at for at, _ in good}
     known = {(p.jobs, p.gpu_model) for p in points if (place(p), p.run) in good}
     again = {key for key, splits in nine.items() if is_full(splits, beside_itself=is_same(key[0]))}
@@ -168,19 +167,9 @@ def place(point: PairPoint) -> Place:
     return (*point.jobs, point.gpu_uuid)
 
 
-def splits_wanted(at: Place) -> int:
-    """How many splits, uncapped among them, make the pair whole."""
-    return how_many(beside_itself=is_same(at)) + 1
-
-
 def is_same(at: Place) -> bool:
     """Whether it is a job beside itself."""
     return at[0] == at[1]
-
-
-def references_of(kept: Set[RunOnCard], solos: Iterable[SoloPoint]) -> list[SoloPoint]:
-    """The jobs alone at 100 % in runs on cards."""
-    return [p for p in solos if p.share_percent == 100 and (p.run, p.gpu_uuid) in kept]
 
 
 def profiles_of(kept: Set[RunOnCard], solos: Iterable[SoloPoint]) -> list[SoloPoint]:

@@ -44,16 +44,18 @@ def basis(pairs: Sequence[PairPoint], references: Sequence[SoloPoint]) -> str:
     """How many there are of what, from when to when."""
     names = {point.jobs for point in pairs}
     started = sorted(point.started_at for point in (*pairs, *references))
+    with_batch_2 = sum(any(job.endswith("-b2") for job in pair) for pair in names)
+    cards = Counter(model for model, _ in {(p.gpu_model, p.gpu_uuid) for p in pairs})
     rows = [
         ("pair points (`pairs.jsonl`)", str(len(pairs))),
         ("of them without rates, since a job failed", str(sum(p.error is not None for p in pairs))),
         ("pairs", str(len(names))),
         ("of them a job beside itself", str(sum(a == b for a, b in names))),
         ("of them in more than one run", str(len(repeated(pairs)))),
-        ("of them with a job at the paper's batch 2", str(sum(has_batch_2(n) for n in names))),
+        ("of them with a job at the paper's batch 2", str(with_batch_2)),
         ("jobs", str(len(jobs_of(pairs)))),
         ("references (`references.jsonl`)", str(len(references))),
-        ("cards", ", ".join(counted(sorted((p.gpu_model, p.gpu_uuid) for p in pairs)))),
+        ("cards", ", ".join(f"{count} {model}" for model, count in sorted(cards.items()))),
         ("driver", ", ".join(sorted({p.driver or "not known" for p in pairs}))),
         ("points of each run", listed(Counter(p.run for p in pairs))),
         ("first and last window", f"{started[0][:19]}, {started[-1][:19]} UTC"),
@@ -87,11 +89,6 @@ def repeated(pairs: Iterable[PairPoint]) -> set[tuple[str, ...]]:
     return {pair for pair, count in runs.items() if count > 1}
 
 
-def has_batch_2(pair: tuple[str, str]) -> bool:
-    """Whether a job of the suite is among them that is there at the paper's batch 2, too."""
-    return any(job.endswith("-b2") for job in pair)
-
-
 def kinds_of_splits(pairs: Sequence[PairPoint]) -> str:
     """Points and pairs at each kind of split."""
     found = kinds_of_points(pairs)
@@ -123,27 +120,18 @@ def flags(pairs: Sequence[PairPoint]) -> str:
     counts = Counter(flag for point in pairs for flag in point.flags)
     most_first = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     rows = [(f"`{flag}`", str(count)) for flag, count in most_first]
-    at_limit = sum(map(is_at_limit, pairs))
+    throttled = [point for point in pairs if "throttled" in point.flags]
+    at_limit = sum(
+        (point.power_w or 0) >= LIMIT_PART * (point.power_limit_w or 0) > 0 for point in throttled
+    )
     clean = sum(not point.flags for point in pairs)
     others = [(f"`throttled`, at {LIMIT_PART:.0%} of the power limit or more", str(at_limit))]
     return table(("flag", "points"), [*rows, ("none", str(clean)), *others])
 
 
-def is_at_limit(point: PairPoint) -> bool:
-    """Whether the clock was lowered at about the power limit."""
-    least_w = LIMIT_PART * (point.power_limit_w or 0)
-    return "throttled" in point.flags and (point.power_w or 0) >= least_w > 0
-
-
 def jobs_of(pairs: Iterable[PairPoint]) -> list[str]:
     """Names of the jobs."""
     return sorted({job for point in pairs for job in point.jobs})
-
-
-def counted(cards: Iterable[tuple[str, str]]) -> list[str]:
-    """How many cards there are of each model."""
-    models = Counter(model for model, _ in set(cards))
-    return [f"{count} {model}" for model, count in sorted(models.items())]
 
 
 def listed(counts: Counter[str]) -> str:

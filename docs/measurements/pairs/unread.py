@@ -22,7 +22,10 @@ HALF_PRECISION = ("bf16", "fp16", "fp8")
 @cache
 def half_precision_jobs() -> frozenset[str]:
     """Names of the suite's jobs with products in half precision or less, by their job files."""
-    return frozenset(path.stem for path in JOBS.glob("*.yaml") if _dtype(path) in HALF_PRECISION)
+    inputs = {
+        file.stem: yaml.safe_load(file.read_text()).get("input") for file in JOBS.glob("*.yaml")
+    }
+    return frozenset(j for j, own in inputs.items() if own and own.get("dtype") in HALF_PRECISION)
 
 
 def unsafe_counts() -> dict[str, frozenset[int]]:
@@ -37,7 +40,12 @@ def unsafe_counts() -> dict[str, frozenset[int]]:
 def with_unread_flags(points: Iterable[_Point]) -> list[_Point]:
     """The points, in their order, with `results-unread` where it holds and nowhere else."""
     jobs, unsafe = half_precision_jobs(), unsafe_counts()
-    return [_flagged(point, is_unread(point, jobs, unsafe)) for point in points]
+    found = list[_Point]()
+    for point in points:
+        others = tuple(flag for flag in point.flags if flag != UNREAD)
+        unread = (UNREAD,) if is_unread(point, jobs, unsafe) else ()
+        found.append(replace(point, flags=(*others, *unread)))
+    return found
 
 
 def is_unread(
@@ -54,12 +62,3 @@ def _seats(point: SoloPoint | PairPoint) -> list[tuple[str, int | None, str | No
     if isinstance(point, SoloPoint):
         return [(point.job, point.units_granted, point.results)]
     return [(part.job, part.units, part.results) for part in point.parts]
-
-
-def _flagged(point: _Point, unread: bool) -> _Point:
-    others = tuple(flag for flag in point.flags if flag != UNREAD)
-    return replace(point, flags=(*others, UNREAD) if unread else others)
-
-
-def _dtype(job_file: Path) -> str | None:
-    return yaml.safe_load(job_file.read_text("utf-8")).get("input", {}).get("dtype")

@@ -37,25 +37,20 @@ def main() -> None:
         every += trained.points
         print(f"{gpu_model}: {len(trained.points)} points, version {manifest.version}")
     POINTS.write_bytes(input_points_text(every))
-    for line in table(every):
-        print(line)
+    print(*table(every), sep="\n")
 
 
 def table(points: list[InputPoint]) -> Iterator[str]:
     """What there is, in Markdown, as the data card has it."""
     yield "| GPU model | card | type | SMs | points | patterns | clock held back | power, W |"
     yield "| --- | --- | --- | --- | --- | --- | --- | --- |"
-    kinds = sorted({(p.gpu_model, p.gpu_uuid, p.dtype, p.units) for p in points})
-    for kind in kinds:
+    for kind in sorted({(p.gpu_model, p.gpu_uuid, p.dtype, p.units) for p in points}):
         of = [p for p in points if (p.gpu_model, p.gpu_uuid, p.dtype, p.units) == kind]
         gpu_model, gpu_uuid, dtype, units = kind
         watts = [p.power_w for p in of]
-        cells = (gpu_model, gpu_uuid[:12], dtype, units, len(of), len({p.group for p in of}))
-        held_back = sum(p.held_back for p in of)
-        yield (
-            f"| {' | '.join(map(str, cells))} | {held_back} | "
-            f"{min(watts):.0f} to {max(watts):.0f} |"
-        )
+        counts = len(of), len({p.group for p in of}), sum(p.held_back for p in of)
+        cells = (gpu_model, gpu_uuid[:12], dtype, units, *counts)
+        yield f"| {' | '.join(map(str, cells))} | {min(watts):.0f} to {max(watts):.0f} |"
 
 
 if __name__ == "__main__":

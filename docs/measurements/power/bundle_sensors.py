@@ -93,8 +93,11 @@ def packed_recording(folder: Path) -> tuple[SensorRecord, bytes]:
             f"{folder / RECORD} is not the record of {file}",
             fix="give folders of sensor_campaign.py",
         )
-    lines = "".join(map(without_stamp, file.read_text().splitlines()))
-    data = gzip.compress(lines.encode(), mtime=0)
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    for line in lines:
+        if isinstance(line, list) and line[0] == "reading":
+            line[-1] = None  # the driver's time of it
+    data = gzip.compress("".join(json.dumps(line) + "\n" for line in lines).encode(), mtime=0)
     if len(data) > MOST_BYTES:
         raise InputError(
             f"{file} takes {len(data) // 1024} KiB when packed",
@@ -102,14 +105,6 @@ def packed_recording(folder: Path) -> tuple[SensorRecord, bytes]:
             fix="look which channel changes so often",
         )
     return record, data
-
-
-def without_stamp(line: str) -> str:
-    """A line of a recording without the driver's time of a reading."""
-    found = json.loads(line)
-    if isinstance(found, list) and found[0] == "reading":
-        found[-1] = None
-    return json.dumps(found) + "\n"
 
 
 def reports_in(folder: Path) -> list[KernelReport]:

@@ -84,20 +84,19 @@ def main() -> None:
     solos = fitted_to(bundled_solo_points())
     right = [p for p in bundled_pair_points() if DOUBTFUL.isdisjoint(p.flags) and p.power_w]
     pairs = [p for p in right if p.mode != "time-sliced"]
-    gpu_models = sorted({p.gpu_model for p in solos})
     print(
         "| weights | windows | mean error, % | median | 90 % within | bias |\n" + 6 * "| --- " + "|"
     )
-    judged, pair_errors = list(by_job(solos)), list(by_pair(solos, pairs))
-    tell("jobs alone", judged)
-    for model in gpu_models:
-        tell(f"jobs alone, {model}", [j for j in judged if j.point.gpu_model == model])
     benchmarks = list(on_microbenchmarks(solos, files))
-    for model in sorted({j.point.gpu_model for j in benchmarks}):
-        tell(f"microbenchmarks, {model}", [j for j in benchmarks if j.point.gpu_model == model])
-    tell("pairs", pair_errors)
-    for model in gpu_models:
-        tell(f"pairs, {model}", [j for j in pair_errors if j.point.gpu_model == model])
+    for name, judged in (
+        ("jobs alone", [*by_job(solos)]),
+        ("microbenchmarks", benchmarks),
+        ("pairs", [*by_pair(solos, pairs)]),
+    ):
+        if judged is not benchmarks:
+            tell(name, judged)
+        for model in sorted({j.point.gpu_model for j in judged}):
+            tell(f"{name}, {model}", [j for j in judged if j.point.gpu_model == model])
     kinds(benchmarks)
 
 
@@ -129,17 +128,12 @@ def by_pair(solos: Sequence[SoloPoint], pairs: Sequence[PairPoint]) -> Iterator[
 
 
 def fitted(points: Sequence[SoloPoint]) -> Weights:
-    """Weights of one GPU model."""
+    """Weights of one GPU model, none negative, with the least relative error."""
     highest = max(p.sm_clock_mhz or 0.0 for p in points if terms(p, 1.0))
     read = [(p.power_w, terms(p, highest)) for p in points]
     rows = [np.array(found) / power_w for power_w, found in read if power_w and found]
-    return Weights(highest, least_squares(np.vstack(rows)))
-
-
-def least_squares(rows: Floats) -> Floats:
-    """Weights of which none is negative, with the least relative error."""
     summed: Any = LinearRegression(fit_intercept=False, positive=True)
-    return summed.fit(rows, np.ones(len(rows))).coef_
+    return Weights(highest, summed.fit(np.vstack(rows), np.ones(len(rows))).coef_)
 
 
 def judge(weights: Weights, points: Iterable[SoloPoint | PairPoint]) -> Iterator[Judged]:

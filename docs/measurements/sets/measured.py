@@ -14,16 +14,14 @@ import statistics
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import cast
 
 import numpy as np
 from rows import Part, Row, campaigns, rows_of
 
-from advisor.core.gpu import ADVISED_JOBS, Sharing, Split, without_limits
+from advisor.core.gpu import ADVISED_JOBS
 from advisor.core.objectives import Interval
-from advisor.core.records import SoloPoint
 from advisor.predict.measured import MeasuredPredictor, Window
-from advisor.predict.profiles import COLUMNS, Floats, Profile, kind_of, make_profile
+from advisor.predict.profiles import COLUMNS, Profile, kind_of, make_profile, make_profiles
 from advisor.predict.sets import SetPredictor
 from advisor_data.bundled import bundled_solo_points
 
@@ -87,25 +85,18 @@ def profile_of(part: Part, bundled: Mapping[str, Profile]) -> Profile:
     shape = bundled.get(part.whole.job)
     shares = np.array([10.0, 100.0]) if shape is None else shape.shares
     ones = np.ones(len(shares))
-    values = {
-        name: ones * own[name] if shape is None else _scaled(shape.values[name], own[name])
-        for name in COLUMNS
-    }
+    values = {name: ones * of_whole for name, of_whole in own.items()}
+    for name, column in shape.values.items() if shape else ():
+        if (known := np.nan_to_num(column))[-1]:
+            values[name] = known * (own[name] / known[-1])
     alone = make_profile([part.whole, replace(part.whole, share_percent=10.0)])
     return replace(alone, shares=shares, values=values, kernels=part.kernels)
 
 
-def _scaled(values: Floats, at_whole: float) -> Floats:
-    known = np.nan_to_num(values)
-    return known * (at_whole / known[-1]) if known[-1] else np.full_like(known, at_whole)
-
-
 def bundled_profiles() -> dict[str, Profile]:
     """By job; of an H100 where there is one."""
-    points = defaultdict[tuple[str, str], list[SoloPoint]](list)
-    for point in bundled_solo_points():
-        points[point.gpu_model, point.job].append(point)
-    return {job: make_profile(those) for (_, job), those in sorted(points.items(), reverse=True)}
+    known = make_profiles(bundled_solo_points())
+    return {job: known[job, gpu_model] for job, gpu_model in sorted(known, reverse=True)}
 
 
 def speeds(row: Row, profiles: Sequence[Profile]) -> list[float]:
@@ -116,12 +107,8 @@ def speeds(row: Row, profiles: Sequence[Profile]) -> list[float]:
 
 def window_of(row: Row) -> Window:
     """As an answer takes it in."""
-    shares = tuple(part.alone.share_percent for part in row.parts)
-    split = Split(shares)
-    if row.mode != "limits":
-        split = without_limits(cast("Sharing", row.mode), len(shares))
     rates = tuple(part.speed * part.whole.rate for part in row.parts)
-    return Window(split, rates, row.power_w, "one")
+    return Window(row.split, rates, row.power_w, "one")
 
 
 def columns(values: Sequence[Value]) -> Iterator[str]:

@@ -15,12 +15,11 @@ from dataclasses import dataclass, replace
 from itertools import starmap
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from rows import Row, bundled_campaigns, rows_of
 
-from advisor.core.gpu import Sharing, Split, without_limits
 from advisor.core.objectives import NORMAL_90
 from advisor.predict.predictions import is_within
 from advisor.predict.profiles import Floats, Profile, kind_of, make_profiles
@@ -204,11 +203,7 @@ def of(row: Row, known: Mapping[Key, Known], name: str) -> list[Profile]:
 
 def saving_off(row: Row, profiles: Sequence[Profile]) -> float:
     """How far the energy that one window saved is from what is predicted."""
-    shares = tuple(part.alone.share_percent for part in row.parts)
-    split = Split(shares)
-    if row.mode != "limits":
-        split = without_limits(cast("Sharing", row.mode), len(shares))
-    (found,) = LAW.predict(profiles, [split])
+    (found,) = LAW.predict(profiles, [row.split])
     told = np.array([part.speed.value for part in found.parts])
     speeds = np.array([min(1.0, part.speed) for part in row.parts])
     # The cards that each would have alone draw what was measured there.

@@ -58,10 +58,12 @@ def rows_of(campaign: Campaign) -> list[Row]:
 
 
 def by_class(rows: Sequence[Row]) -> None:
-    """Print the lowest and the highest of each class."""
+    """The lowest and the highest by how many fill the card, how many there are, and the way."""
     classes: dict[str, list[SetResult]] = defaultdict(list)
     for row in rows:
-        classes[class_of(row)].append(row.result)
+        many = len(row.result.parts)
+        size = "2" if many == 2 else "3 or 4" if many < 5 else "5 to 7"
+        classes[f"{row.fill} of {size} fill, {row.result.sharing}"].append(row.result)
     print("| class | n | saved, off % | saved, idle % | slowest | p99 ms |")
     print("|---|--:|---|---|---|---|")
     for name, those in sorted(classes.items()):
@@ -72,13 +74,6 @@ def by_class(rows: Sequence[Row]) -> None:
             _range([r.p99_ms for r in those if r.p99_ms], 0),
         )
         print(f"| {name} | {len(those)} | {' | '.join(columns)} |")
-
-
-def class_of(row: Row) -> str:
-    """By how many of its jobs fill the card, how many there are, and how they share it."""
-    many = len(row.result.parts)
-    size = "2" if many == 2 else "3 or 4" if many < 5 else "5 to 7"
-    return f"{row.fill} of {size} fill, {row.result.sharing}"
 
 
 def _range(values: Sequence[float], digits: int) -> str:

@@ -14,14 +14,14 @@ import re
 import statistics
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
-from advisor.core.gpu import WHOLE
+from advisor.core.gpu import WHOLE, Sharing, Split
 from advisor.core.records import FILLS_PERCENT, PairPoint, SoloPoint
 from advisor.core.telemetry import NEAR_LIMIT
 from advisor.predict.kernels import Kernels
@@ -133,6 +133,11 @@ class Row:
         return "host" if any(part.is_host for part in self.parts) else ""
 
     @property
+    def split(self) -> Split:
+        shares = tuple(part.alone.share_percent for part in self.parts)
+        return Split(shares, "limited" if self.mode == "limits" else cast("Sharing", self.mode))
+
+    @property
     def is_apart(self) -> bool:
         """Whether limits leave each job SMs of its own."""
         return sum(part.alone.share_percent for part in self.parts) <= WHOLE + 1
@@ -196,10 +201,11 @@ def measured_pairs() -> list[Row]:
 
     None with limits of which a job that one core bounds was not alone on that host.
     """
-    rows = rows_of_pairs() if len(sys.argv) == 1 else []
-    hosts = [{p.whole.gpu_uuid for p in row.parts if p.is_host} for row in rows]
     return [
-        r for r, on in zip(rows, hosts, strict=True) if r.mode != "limits" or on <= {r.gpu_uuid}
+        row
+        for row in (rows_of_pairs() if len(sys.argv) == 1 else ())
+        if row.mode != "limits"
+        or {part.whole.gpu_uuid for part in row.parts if part.is_host} <= {row.gpu_uuid}
     ]
 
 
@@ -240,73 +246,62 @@ def _with_limits(of_model: Alone, there: Alone) -> Alone:
     }
 
 
+def asked_windows() -> Iterator[tuple[tuple[str, ...], Split, Any]]:
+    """Jobs, split and readings of each window of own/asked_sets.py."""
+    for line in (Path(__file__).parents[1] / "own/asked-h200.jsonl").open():
+        window = json.loads(line)
+        names = [re.fullmatch(r"([^@~!]+)(?:@(\d+))?(~?)((?:!1)?)", n) for n in window["jobs"]]
+        jobs, limits, turns, low = zip(*(one.groups() for one in names if one), strict=True)
+        shares = tuple(float(limit or WHOLE) for limit in limits)
+        sharing = "time-sliced" if any(turns) else "limited" if any(limits) else "uncapped"
+        yield (
+            jobs,
+            Split(shares, sharing, tuple(n for n, is_low in enumerate(low) if is_low)),
+            window,
+        )
+
+
 def asked_rows() -> list[Row]:
     """Sets of own/asked_sets.py without priorities; none where the command line names campaigns.
 
     What a job does alone is the median of its windows on that GPU. Idle power and what bounds the
     job are of its profile; jobs without one are left out.
     """
-    path = Path(__file__).parents[1] / "own/asked-h200.jsonl"
-    windows = [json.loads(line) for line in path.read_text().splitlines() if len(sys.argv) == 1]
+    windows = [*asked_windows()] if len(sys.argv) == 1 else []
     known, alone = _profiled()["NVIDIA H200"], defaultdict[Any, list[Any]](list)
-    for window in windows:
-        uuid, [job, *others] = window["uuid"], window["jobs"]
+    for (job, *others), _, window in windows:
         if not others and (job, 100.0) in known:
-            alone[uuid, job].append(window)
+            alone[window["uuid"], job].append(window)
     there = defaultdict[str, dict[tuple[str, float], SoloPoint]](dict)
     for (uuid, job), own in alone.items():
         there[uuid][job, 100.0] = _measured_alone(known[job, 100.0], uuid, own)
     found = list[Row]()
-    for window in windows:
-        seats = [re.fullmatch(r"([^@~!]+)(?:@(\d+))?(~?)", name) for name in window["jobs"]]
-        named = [seat.groups() for seat in seats if seat]
-        points = _with_limits(known, there[window["uuid"]])
-        own = [(points.get((job, float(limit or WHOLE))), points.get((job, 100.0)))
-               for job, limit, _ in named]  # fmt: skip
-        if all(seats) and len(own) > 1 and all(map(all, own)):
-            found.append(_asked_row(window, named, own))
+    for jobs, split, window in windows:
+        solo = _with_limits(known, there[window["uuid"]])
+        parts = [
+            _part(solo[job, share], solo[job, 100.0], rate)
+            for job, share, rate in zip(jobs, split.shares, window["rates_per_s"], strict=True)
+            if (job, share) in solo
+        ]
+        if len(jobs) == len(parts) > 1 and not split.below_normal:
+            read = {"power_w": window["power_w"], "sm_clock_mhz": window["sm_mhz"]}
+            point = replace(parts[0].whole, active_idle_power_w=None, **read)
+            found.append(_row(point, "limits" if split.is_limited else split.sharing, parts))
     return found
 
 
 def _measured_alone(profiled: SoloPoint, uuid: str, windows: Sequence[Any]) -> SoloPoint:
     """The point of a profile, with what these windows read instead."""
-    percent = {
-        f"{name}_percent": statistics.median(window["percent"][of] for window in windows)
-        for name, of in {
-            "sm_active": "sm",
-            "sm_occupancy": "occupancy",
-            "dram_active": "dram",
-        }.items()
+    columns: dict[str, Callable[[Any], float]] = {
+        "rate": lambda window: window["rates_per_s"][0],
+        "power_w": lambda window: window["power_w"],
+        "sm_clock_mhz": lambda window: window["sm_mhz"],
+        "sm_active_percent": lambda window: window["percent"]["sm"],
+        "sm_occupancy_percent": lambda window: window["percent"]["occupancy"],
+        "dram_active_percent": lambda window: window["percent"]["dram"],
     }
-    return replace(
-        profiled,
-        gpu_uuid=uuid,
-        rate=statistics.median(window["rates_per_s"][0] for window in windows),
-        power_w=statistics.median(window["power_w"] for window in windows),
-        sm_clock_mhz=statistics.median(window["sm_mhz"] for window in windows),
-        **percent,
-    )
-
-
-def _asked_row(window: Any, named: Sequence[Any], own: Sequence[Any]) -> Row:
-    """One window of jobs, by their points alone at their limits and on the whole GPU."""
-    parts = list[Part]()
-    for (alone, whole), rate in zip(own, window["rates_per_s"], strict=True):
-        speed = rate / whole.rate
-        parts.append(Part(alone, whole, min(1.0, speed) if whole.offered_rate else speed))
-    is_sliced, is_limited = named[0][2], any(limit for _, limit, _ in named)
-    return Row(
-        gpu_model="NVIDIA H200",
-        gpu_uuid=window["uuid"],
-        text="+".join(f"{part.whole.job}@{part.alone.share_percent:g}" for part in parts),
-        mode="time-sliced" if is_sliced else "limits" if is_limited else "uncapped",
-        parts=tuple(parts),
-        power_w=window["power_w"],
-        idle_w=parts[0].whole.idle_power_w or 0.0,
-        active_idle_w=math.nan,
-        limit_w=parts[0].whole.power_limit_w or math.inf,
-        clock=window["sm_mhz"] / 1980,
-    )
+    medians = {name: statistics.median(map(read, windows)) for name, read in columns.items()}
+    return replace(profiled, gpu_uuid=uuid, **medians)
 
 
 def rows_of(campaign: Campaign, left_out: Collection[str] = LEFT_OUT) -> list[Row]:
@@ -327,23 +322,30 @@ def row_of(
     seats = [((p.job, p.share_percent), (p.job, 100.0)) for p in point.parts]
     if set(left_out) & set(point.flags) or not all(a in solo and b in solo for a, b in seats):
         return None
-    parts = list[Part]()
-    for p in point.parts:
-        whole = solo[p.job, 100.0]
-        speed = (p.rate or 0.0) / whole.rate
-        speed = min(1.0, speed) if p.offered_rate else speed
-        parts.append(Part(solo[p.job, p.share_percent], whole, speed, p.latency_p99_ms))
+    parts = [
+        _part(solo[seat], solo[whole], p.rate or 0.0, p.latency_p99_ms)
+        for p, (seat, whole) in zip(point.parts, seats, strict=True)
+    ]
+    return _row(point, "limits" if point.mode == "mps" else point.mode, parts)
+
+
+def _part(alone: SoloPoint, whole: SoloPoint, rate: float, p99_ms: float | None = None) -> Part:
+    speed = rate / whole.rate
+    return Part(alone, whole, min(1.0, speed) if whole.offered_rate else speed, p99_ms)
+
+
+def _row(of: PairPoint | SoloPoint, mode: str, parts: Sequence[Part]) -> Row:
     return Row(
-        gpu_model=point.gpu_model,
-        gpu_uuid=point.gpu_uuid,
-        text="+".join(f"{p.job}@{p.share_percent:g}" for p in point.parts),
-        mode="limits" if point.mode == "mps" else point.mode,
+        gpu_model=of.gpu_model,
+        gpu_uuid=of.gpu_uuid,
+        text="+".join(f"{part.whole.job}@{part.alone.share_percent:g}" for part in parts),
+        mode=mode,
         parts=tuple(parts),
-        power_w=point.power_w or math.nan,
-        idle_w=point.idle_power_w or 0.0,
-        active_idle_w=point.active_idle_power_w or math.nan,
-        limit_w=point.power_limit_w or math.inf,
-        clock=(point.sm_clock_mhz or math.nan) / 1980,
+        power_w=of.power_w or math.nan,
+        idle_w=of.idle_power_w or 0.0,
+        active_idle_w=of.active_idle_power_w or math.nan,
+        limit_w=of.power_limit_w or math.inf,
+        clock=(of.sm_clock_mhz or math.nan) / 1980,
     )
 
 
@@ -420,15 +422,22 @@ def table(title: str, offs: Sequence[Off], cuts: Mapping[str, Callable[[Off], bo
 
 def cell(offs: Sequence[Off]) -> str:
     """The mean, with the bounds of draws of jobs; empty where there is none."""
-    of_jobs: dict[str, Floats] = defaultdict(lambda: np.zeros(2))
-    for off in offs:
-        for job in off.jobs:
-            of_jobs[job] += np.array([off.error, 1.0]) / len(off.jobs)
-    if not of_jobs:
+    if not offs:
         return ""
+    found = over_jobs([off.jobs for off in offs], [off.error for off in offs], 1000)
+    return "{:.1f} [{:.1f} {:.1f}]".format(*found)
+
+
+def over_jobs(
+    jobs: Sequence[Collection[str]], values: Sequence[float], draws: int
+) -> tuple[float, float, float]:
+    """The mean over sets, and 95 % of draws of jobs, of which a set counts to each of its own."""
+    of_jobs: dict[str, Floats] = defaultdict(lambda: np.zeros(2))
+    for own, value in zip(jobs, values, strict=True):
+        for job in own:
+            of_jobs[job] += np.array([value, 1.0]) / len(own)
     sums = np.array([*of_jobs.values()])
-    drawn = np.random.default_rng(1).integers(len(sums), size=(1000, len(sums)))
+    drawn = np.random.default_rng(1).integers(len(sums), size=(draws, len(sums)))
     errors, counts = sums[drawn].sum(axis=1).T
     low, high = np.quantile(errors / counts, [0.025, 0.975])
-    mean = statistics.fmean(off.error for off in offs)
-    return f"{mean:.1f} [{low:.1f} {high:.1f}]"
+    return statistics.fmean(values), low, high

@@ -93,9 +93,6 @@ class Tail:
         return OF_SET[CLASSES[int(self.beside.classes[self.place, 0])]]
 
 
-Fit = Callable[[Sequence[Tail]], Callable[[Tail], float]]
-
-
 def main() -> None:
     """Print constants and errors."""
     rows = measured_rows(__doc__)
@@ -138,9 +135,10 @@ def under_mps(tails: Iterable[Tail]) -> list[Tail]:
 
 
 def fitted(mps: Sequence[Tail]) -> tuple[Tails, list[float]]:
-    """The law of windows under MPS, and what it says of each by those of other servers."""
+    """The law of windows under MPS, and what those of the other half of servers say of each."""
     nearest = nearest_of(mps)
-    return nearest(mps), left_out(mps, lambda free: by(nearest(free)))
+    rules = [by(nearest([t for t in mps if t.is_in_half != half])) for half in (False, True)]
+    return nearest(mps), [rules[tail.is_in_half](tail) for tail in mps]
 
 
 def turn_ms(tails: Iterable[Tail]) -> float:
@@ -253,12 +251,6 @@ def _offs(tails: Sequence[Tail], laws: Sequence[Tails]) -> dict[int, Floats]:
 
 def _longer(law: Tails, tail: Tail) -> Floats:
     return law.longer(tail.beside)[tail.place]
-
-
-def left_out(tails: Sequence[Tail], fit: Fit) -> list[float]:
-    """What the windows of each half of the servers are said to be by the other half."""
-    rules = [fit([tail for tail in tails if tail.is_in_half != half]) for half in (False, True)]
-    return [rules[tail.is_in_half](tail) for tail in tails]
 
 
 # windows
