@@ -248,7 +248,7 @@ def _with_limits(of_model: Alone, there: Alone) -> Alone:
 
 def asked_windows() -> Iterator[tuple[tuple[str, ...], Split, Any]]:
     """Jobs, split and readings of each window of own/asked_sets.py."""
-    for line in (Path(__file__).parents[1] / "own/asked-h200.jsonl").open():
+    for line in (Path(__file__).parents[1] / "own/asked-h200.jsonl").read_text().splitlines():
         window = json.loads(line)
         names = [re.fullmatch(r"([^@~!]+)(?:@(\d+))?(~?)((?:!1)?)", n) for n in window["jobs"]]
         jobs, limits, turns, low = zip(*(one.groups() for one in names if one), strict=True)
