@@ -13,7 +13,7 @@ from pathlib import Path
 from advisor.core.gpu import WHOLE
 from advisor.core.objectives import Interval
 from advisor.core.wording import counted, in_digits, less_or_more, printable
-from advisor_audit.audit import MONTH_H, Audit, AuditedJob, SharingSet
+from advisor_audit.audit import MONTH_H, Audit, AuditedJob, HeldBy, HostSet, SharingSet
 
 # Rows of tables; JSON has more.
 _SETS, _JOBS = 30, 100
@@ -45,102 +45,21 @@ def _parts(audit: Audit) -> Iterator[str]:
         [job for job in audit.jobs if job.fills is fills] for fills in (True, False, None)
     )
     tails = [job for job in audit.jobs if job.tail]
-    # What ways of sharing gave where they were measured, written by docs/measurements.
-    tables = (
-        _table(
-            table["measured"],
-            ("way", *table["heads"]),
-            ([*map(_text, row)] for row in table["rows"]),
-        )
-        for table in json.loads(Path(__file__).with_name("against.json").read_text())
-    )
-    measured = (
-        "On an H200, against a GPU for each job, freed GPUs off: means, with 95 % over jobs. Equal "
-        "parts are the device plugin's MPS, all that fit is what KAI and HAMi do without limits on "
-        "compute. Limits are 40 % of the speed alone, what a server is asked for, and five times "
-        "its p99 alone; energy is counted a second time with nothing saved where one is broken."
-    )
     sections = {
         "The changes that save most": audit.changes and _changes(audit),
         "The first week": audit.changes and _list(_first_week(audit), "ol"),
         "What was not seen": _list(audit.not_seen),
         "What only a launch would show": _list(audit.to_prove),
-        "Measured, against what you may have": f"<p>{_text(measured)}</p>{''.join(tables)}",
-        "Labels of the jobs": _table(
-            "Labels that said so, and what they were taken for. Where one is taken wrongly, name "
-            "another: --job-label, --group-label.",
-            ("label", "taken for", "jobs", "GPU hours"),
-            (
-                (
-                    _text(label.label or "-"),
-                    _text(label.taken_for),
-                    f"{label.jobs:,}",
-                    in_digits(label.gpu_hours),
-                )
-                for label in audit.held_by
-            ),
-        ),
-        "Sets that share": _table(
-            "Sets that could have shared a GPU in the time that was read, the best first. Speeds "
-            "are relative to alone; @50 behind a job is an MPS share of 50 %.",
-            (
-                "jobs, each with its speed",
-                "whose",
-                "hours",
-                "W",
-                "GPU hours freed",
-                "kWh less",
-                "known",
-            ),
-            (
-                (
-                    _text(
-                        counted(map(_member, sharing.jobs, sharing.speeds, sharing.limits_percent))
-                    ),
-                    _text(sharing.group or "-"),
-                    f"{sharing.hours:,.1f}",
-                    f"{sharing.power_w:.0f}",
-                    f"{sharing.freed_hours.value:,.1f}",
-                    f"{sharing.saved_kwh.value:,.1f}",
-                    _word(sharing.basis),
-                )
-                for sharing in audit.sets[:_SETS]
-            ),
-        ),
+        "Measured, against what you may have": _measured(),
+        "Labels of the jobs": _held_by(audit.held_by),
+        "Sets that share": _sets(audit.sets[:_SETS]),
         "Jobs that do not fill a GPU": small and _jobs(small[:_JOBS], "Most hours first."),
         "Jobs that may fill a GPU": unknown
         and _jobs(unknown[:_JOBS], "Their SM activity was not read."),
         "Jobs that fill a GPU": full
         and _jobs(full[:_JOBS], "SMs active half of the time or more."),
-        "Tails at risk": tails
-        and _table(
-            "What looks like a server, in the hardest of its sets.",
-            ("job", "whose", "p99, times that alone", "range", "known"),
-            (
-                (
-                    _text(job.job),
-                    _text(job.group or "-"),
-                    f"{job.tail.value:.1f}",
-                    f"{job.tail.low:.1f} to {job.tail.high:.1f}",
-                    _word(job.basis),
-                )
-                for job in tails[:_SETS]
-                if job.tail
-            ),
-        ),
-        "Pairs to begin with": audit.first_pairs
-        and _table(
-            "Sure to save, of no server, and of short runs, since a fault of one ends both.",
-            ("jobs, each with its speed", "W saved", "command"),
-            (
-                (
-                    _text(counted(map(_member, pair.jobs, pair.speeds, pair.limits_percent))),
-                    f"{pair.saved_w.value:.0f} ({pair.saved_w.low:.0f} to {pair.saved_w.high:.0f})",
-                    f"<code>{_text(pair.command)}</code>",
-                )
-                for pair in audit.first_pairs
-            ),
-        ),
+        "Tails at risk": tails and _tails(tails[:_SETS]),
+        "Pairs to begin with": audit.first_pairs and _pairs(audit.first_pairs),
     }
     yield from (f"<h2>{title}</h2>\n{content}" for title, content in sections.items() if content)
     yield "<h2>About this audit</h2>"
@@ -191,11 +110,12 @@ def _first(audit: Audit) -> Iterator[str]:
     yield "</dl>"
     if now.cost is None:
         yield f"<p>{_text(NO_PRICE)}</p>"
-    free_kwh = "" if now.free_kwh is None else f" ({now.free_kwh:,.0f} kWh)"
+    free = f"{now.free_hours:,.0f} GPU hours"
+    if now.free_kwh is not None:
+        free += f" ({now.free_kwh:,.0f} kWh)"
     yield (
         f"<p>Of the {_hours(now.gpu_hours)} GPU hours read {now.paused_hours:,.0f} are of paused "
-        f"jobs. Another {now.free_hours:,.0f} GPU hours{free_kwh} were idle; sharing does not "
-        "change those.</p>"
+        f"jobs. Another {free} were idle; sharing does not change those.</p>"
     )
     words = ", ".join(f"{_word(word)} {meaning}" for word, meaning in _WORDS)
     yield f"<p class=soft>{words}.</p>"
@@ -232,11 +152,9 @@ def headline(audit: Audit) -> str:
         what = "next to nothing here" if unread < all_hours / 10 else "little of what was read"
         said = f"Sharing would free {what} ({shared.basis})"
     else:
-        cost = (
-            f", {less_or_more(1 - shared.cost.value / now.cost, 0)} cost"
-            if now.cost and shared.cost
-            else ""
-        )
+        cost = ""
+        if now.cost and shared.cost:
+            cost = f", {less_or_more(1 - shared.cost.value / now.cost, 0)} cost"
         said = (
             f"{shared.cards.value:,.0f} of {now.cards:,} GPUs would have been enough "
             f"({shared.basis}, {shared.cards.low:,.0f} to {shared.cards.high:,.0f}): "
@@ -366,6 +284,70 @@ def _changes(audit: Audit) -> str:
     return f"<p>{_text(said)}</p><ol class=changes>{items}</ol>"
 
 
+def _measured() -> str:
+    """What ways of sharing gave where they were measured, written by docs/measurements."""
+    tables = (
+        _table(
+            table["measured"],
+            ("way", *table["heads"]),
+            ([*map(_text, row)] for row in table["rows"]),
+        )
+        for table in json.loads(Path(__file__).with_name("against.json").read_text())
+    )
+    said = (
+        "On an H200, against a GPU for each job, freed GPUs off: means, with 95 % over jobs. Equal "
+        "parts are the device plugin's MPS, all that fit is what KAI and HAMi do without limits on "
+        "compute. Limits are 40 % of the speed alone, what a server is asked for, and five times "
+        "its p99 alone; energy is counted a second time with nothing saved where one is broken."
+    )
+    return f"<p>{_text(said)}</p>{''.join(tables)}"
+
+
+def _sets(sets: Sequence[SharingSet]) -> str:
+    return _table(
+        "Sets that could have shared a GPU in the time that was read, the best first. Speeds are "
+        "relative to alone; @50 behind a job is an MPS share of 50 %.",
+        (
+            "jobs, each with its speed",
+            "whose",
+            "hours",
+            "W",
+            "GPU hours freed",
+            "kWh less",
+            "known",
+        ),
+        (
+            (
+                _text(counted(map(_member, sharing.jobs, sharing.speeds, sharing.limits_percent))),
+                _text(sharing.group or "-"),
+                f"{sharing.hours:,.1f}",
+                f"{sharing.power_w:.0f}",
+                f"{sharing.freed_hours.value:,.1f}",
+                f"{sharing.saved_kwh.value:,.1f}",
+                _word(sharing.basis),
+            )
+            for sharing in sets
+        ),
+    )
+
+
+def _held_by(labels: Sequence[HeldBy]) -> str:
+    return _table(
+        "Labels that said so, and what they were taken for. Where one is taken wrongly, name "
+        "another: --job-label, --group-label.",
+        ("label", "taken for", "jobs", "GPU hours"),
+        (
+            (
+                _text(label.label or "-"),
+                _text(label.taken_for),
+                f"{label.jobs:,}",
+                in_digits(label.gpu_hours),
+            )
+            for label in labels
+        ),
+    )
+
+
 def _member(job: str, speed: float, share: float) -> str:
     return f"{_limited(job, share)} {100 * speed:.0f} %"
 
@@ -401,6 +383,39 @@ def _jobs(jobs: Sequence[AuditedJob], caption: str) -> str:
                 "several GPUs" if job.several_gpus else "like a server" if job.is_server else "",
             )
             for job in jobs
+        ),
+    )
+
+
+def _tails(jobs: Sequence[AuditedJob]) -> str:
+    return _table(
+        "What looks like a server, in the hardest of its sets.",
+        ("job", "whose", "p99, times that alone", "range", "known"),
+        (
+            (
+                _text(job.job),
+                _text(job.group or "-"),
+                f"{job.tail.value:.1f}",
+                f"{job.tail.low:.1f} to {job.tail.high:.1f}",
+                _word(job.basis),
+            )
+            for job in jobs
+            if job.tail
+        ),
+    )
+
+
+def _pairs(pairs: Sequence[HostSet]) -> str:
+    return _table(
+        "Sure to save, of no server, and of short runs, since a fault of one ends both.",
+        ("jobs, each with its speed", "W saved", "command"),
+        (
+            (
+                _text(counted(map(_member, pair.jobs, pair.speeds, pair.limits_percent))),
+                f"{pair.saved_w.value:.0f} ({pair.saved_w.low:.0f} to {pair.saved_w.high:.0f})",
+                f"<code>{_text(pair.command)}</code>",
+            )
+            for pair in pairs
         ),
     )
 
