@@ -495,44 +495,11 @@ def profile_command(
     if on != "here":
         _profile_on_nodes(request, on, settings, console, as_json=as_json)
         return
-    number, count = part_of(shard)
-    if count not in (1, len(request.what)):
-        raise InputError(
-            f"--shard {shard} is not one of {len(request.what)} jobs", fix="name each job"
-        )
-    if count > 1:
-        request = replace(request, what=[request.what[number - 1]])
+    request = replace(request, what=_part(request.what, shard))
     with stoppable(console):
         profiled = _measure(request, settings, console)
     if as_json:
-        result = profiled.result
-        answer = {
-            "job": profiled.job.name,
-            "gpu_model": profiled.gpu.model,
-            "gpu_uuid": profiled.gpu.uuid,
-            "replay": request.replayed,
-            "run": result.run,
-            "points": [
-                to_row(point)
-                for point in sorted(
-                    _shown_points(profiled, request.replayed),
-                    key=lambda p: (p.share_percent, p.repeat),
-                )
-            ],
-            "failures": [
-                {
-                    "share_percent": f.target.specs[0].share.percent,
-                    "repeat": f.target.repeat,
-                    "error": str(f.cause),
-                }
-                for f in result.failures
-            ],
-            "idle_power_before_w": result.idle_before_w,
-            "idle_power_after_w": result.idle_after_w,
-            "duration_s": result.duration_s,
-            "problems": profiled.problems,
-        }
-        say(as_json_text(answer))
+        say(as_json_text(_as_json(profiled, request.replayed)))
     else:
         _show_sweep(profiled, request.replayed)
     if profiled.result.failures:
@@ -548,6 +515,39 @@ def profile_command(
         say(f"no profile yet: {profiled.lacking}; next: {after}")
     elif request.name is not None:
         say(f"next: advisor recommend {name}")
+
+
+def _part(what: Sequence[str], shard: str) -> list[str]:
+    number, count = part_of(shard)
+    if count == 1:
+        return [*what]
+    if count != len(what):
+        raise InputError(f"--shard {shard} is not one of {len(what)} jobs", fix="name each job")
+    return [what[number - 1]]
+
+
+def _as_json(profiled: Profiled, replayed: bool) -> dict[str, Any]:
+    points, result = _shown_points(profiled, replayed), profiled.result
+    return {
+        "job": profiled.job.name,
+        "gpu_model": profiled.gpu.model,
+        "gpu_uuid": profiled.gpu.uuid,
+        "replay": replayed,
+        "run": result.run,
+        "points": [to_row(p) for p in sorted(points, key=lambda p: (p.share_percent, p.repeat))],
+        "failures": [
+            {
+                "share_percent": f.target.specs[0].share.percent,
+                "repeat": f.target.repeat,
+                "error": str(f.cause),
+            }
+            for f in result.failures
+        ],
+        "idle_power_before_w": result.idle_before_w,
+        "idle_power_after_w": result.idle_after_w,
+        "duration_s": result.duration_s,
+        "problems": profiled.problems,
+    }
 
 
 def _profile_on_nodes(

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import astuple, dataclass, replace
 from datetime import datetime
+from functools import partial
 from typing import Protocol
 
 from advisor.core.gpu import MEMORY_PART, WHOLE, Gpu, Share
@@ -58,6 +59,46 @@ class _Part:
 
     targets: tuple[Target, ...]
     processes: _Clients
+
+
+def _pack(
+    targets: Iterable[Target], max_clients: int, memory_mib: float | None
+) -> list[list[Target]]:
+    """Groups of windows whose processes can stand ready together.
+
+    Greedy: a group takes in the pair that needs fewest processes more for each of the windows that
+    can then be measured, until nothing fits.
+
+    Each target comes once; of those of the same jobs that do not fit together the first ones come
+    into the first group. Without `memory_mib` the memory is not looked at.
+    """
+    fits = partial(_fits, max_clients, memory_mib)
+    begun, left = list[_Part](), list[_Part]()
+    for parts in _parts(targets, fits):
+        # Parts of a pair that had to be cut each begin a group, so that no two cut pairs share one
+        # and each can be kept on one card without many others.
+        (left if len(parts) == 1 and fits(parts[0].processes) else begun).extend(parts)
+    groups = list[list[Target]]()
+    while begun or left:
+        inside = [begun.pop(0)] if begun else []
+        processes = inside[0].processes if inside else _Clients()
+        while fits(processes) and (wider := _wider(processes, left, fits)):
+            processes = wider
+            inside += [part for part in left if part.processes <= processes]
+            left = [part for part in left if not part.processes <= processes]
+        groups.append([target for part in inside for target in part.targets])
+    return groups
+
+
+def _fits(max_clients: int, memory_mib: float | None, processes: _Clients) -> bool:
+    """Whether all of them can stand ready on the GPU together."""
+    if len(processes) > max_clients or not all(r.job.progress.gate for r in processes):
+        return False
+    if memory_mib is None:
+        return True
+    needs_mib = [spec.job.memory_mib for spec in processes]
+    sizes_mib = [need for need in needs_mib if need is not None]
+    return len(sizes_mib) == len(needs_mib) and sum(sizes_mib) <= MEMORY_PART * memory_mib
 
 
 def _parts(targets: Iterable[Target], fits: _Fits) -> list[list[_Part]]:
@@ -134,37 +175,7 @@ def cut(
         key=lambda of: (of.jobs, [spec.share.percent for spec in of.specs], of.repeat),
     )
     random.Random(seed).shuffle(order)
-    # Groups of windows whose processes can stand ready together. Greedy: a group takes in the
-    # pair that needs fewest processes more for each of the windows that can then be measured,
-    # until nothing fits. Each target comes once; of those of the same jobs that do not fit
-    # together the first ones come into the first group. Without `memory_mib` the memory is not
-    # looked at.
-
-    def fits(processes: _Clients) -> bool:
-        """Whether all of them can stand ready on the GPU together."""
-        if len(processes) > max_clients or not all(r.job.progress.gate for r in processes):
-            return False
-        needs_mib = [spec.job.memory_mib for spec in processes]
-        sizes_mib = [need for need in needs_mib if need is not None]
-        return memory_mib is None or (
-            len(sizes_mib) == len(needs_mib) and sum(sizes_mib) <= MEMORY_PART * memory_mib
-        )
-
-    begun, left = list[_Part](), list[_Part]()
-    for parts in _parts(order, fits):
-        # Parts of a pair that had to be cut each begin a group, so that no two cut pairs share one
-        # and each can be kept on one card without many others.
-        (left if len(parts) == 1 and fits(parts[0].processes) else begun).extend(parts)
-    groups = list[list[Target]]()
-    while begun or left:
-        inside = [begun.pop(0)] if begun else []
-        processes = inside[0].processes if inside else _Clients()
-        while fits(processes) and (wider := _wider(processes, left, fits)):
-            processes = wider
-            inside += [part for part in left if part.processes <= processes]
-            left = [part for part in left if not part.processes <= processes]
-        groups.append([target for part in inside for target in part.targets])
-    blocks = _chained(map(_block, groups))
+    blocks = _chained(map(_block, _pack(order, max_clients, memory_mib)))
     if alone:
         blocks = [_with_references(b, number, profiles) for number, b in enumerate(blocks)]
     return [_shuffled(block, f"{seed} {number}") for number, block in enumerate(blocks)]
