@@ -129,8 +129,11 @@ _LAUNCHES = "/v1/launches"
 # Time to predict all pairs of many jobs, s; of a placement on top of the search.
 _PREDICTING_S = 30.0
 
-# Entries of one answer; and records in one request, so that its body stays below 1 MiB.
-_MOST, _AT_ONCE = 1000, 500
+# Entries of one answer.
+_MOST = 1000
+
+# Records in one request, so that its body stays below 1 MiB.
+_AT_ONCE = 500
 
 
 class ClientError(AdvisorError, code="client"):

@@ -41,23 +41,31 @@ from advisor.errors import InputError, LimitNotProvenError
 
 Vendor = Literal["nvidia", "amd"]
 
-PERCENTAGE, PRIORITY = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "CUDA_MPS_CLIENT_PRIORITY"
+PERCENTAGE = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
+"""The variable that gives a client of MPS its share of the SMs."""
+
+PRIORITY = "CUDA_MPS_CLIENT_PRIORITY"
+"""The variable that gives a client of MPS its priority (MPS manual, 4.2.8)."""
+
 MEMORY_LIMIT = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
-"""Variables by which a client of MPS has its share, a priority (MPS manual, 4.2.8), and a bound of
-what it can allocate (CUDA 11.5 and newer)."""
+"""The variable that bounds what a client of MPS can allocate (CUDA 11.5 and newer)."""
 
 _BELOW_NORMAL = MappingProxyType({PRIORITY: "1"})
 
-SM_QUANTUM, SM_FLOOR = 2, 8
-"""SMs are granted in pairs (one texture processing cluster); driver 580 grants no fewer than eight
-on Hopper, whatever the percentage."""
+SM_QUANTUM = 2
+"""SMs are granted in pairs (one texture processing cluster)."""
+
+SM_FLOOR = 8
+"""Fewest SMs that driver 580 grants on Hopper, whatever the percentage."""
 
 WHOLE = 100.0
 """The share of the whole GPU, percent."""
 
-MPS_CLIENTS, MEMORY_PART = 48, 0.95
-"""Clients per GPU on Volta and newer before CUDA 13.1 (NVIDIA MPS documentation, limitations), and
-of its memory what jobs may fill: contexts, fragments and the MPS server take the rest."""
+MPS_CLIENTS = 48
+"""Clients per GPU on Volta and newer before CUDA 13.1 (NVIDIA MPS documentation, limitations)."""
+
+MEMORY_PART = 0.95
+"""Part of the memory that jobs may fill; contexts, fragments and the MPS server take the rest."""
 
 HOLDERS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
@@ -118,9 +126,11 @@ CARD_UNITS: Mapping[str, int] = MappingProxyType({"NVIDIA H100 80GB HBM3": 132, 
 LEAST_MIB, MOST_MIB = 1024.0, 1024.0 * 1024
 """No GPU that runs MPS has less or more memory than this; 141 was meant in GB."""
 
-ALL_GPUS, MOST_GPUS = -1, 2
-"""In the place of a number of a GPU, of a job that holds all of the set; and the most of one job
-that others share."""
+ALL_GPUS = -1
+"""Stands for the number of a GPU where a job holds all GPUs of the set."""
+
+MOST_GPUS = 2
+"""Most GPUs of one job that others share."""
 
 _SIZE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*(mib|gib|gb)?\s*", re.IGNORECASE)
 
@@ -606,9 +616,11 @@ other, each alone on the whole GPU."""
 SHARINGS: tuple[Sharing, ...] = get_args(Sharing)
 """In a tie the first one is taken: under limits no job can take another's units."""
 
-ADVISED_JOBS, MOST_JOBS = 2, 7
-"""Jobs of a pair, which models have learned from, and most of a set on one GPU: each process wants
-a core or two of its own, of about 16 for each card of a host."""
+ADVISED_JOBS = 2
+"""Jobs of a pair: models learn from pairs."""
+
+MOST_JOBS = 7
+"""Most jobs of a set on one GPU. Each process needs a core or two; hosts have about 16 a card."""
 
 ISOLATING: tuple[Sharing, ...] = ("time-sliced", "exclusive")
 """Where a fault of one job leaves the others running; clients of one MPS server all end with it."""

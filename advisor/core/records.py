@@ -398,10 +398,14 @@ def is_catching_up(
     return not is_chance and (p50_ms is None or rate * p50_ms / 1000 >= more * span_s / 2)
 
 
-SETTLE_S, JUDGE_S, MARGIN = 3.0, 5.0, 0.1
-"""The first seconds together are in no mean: clocks and caches find their level. Means of a shorter
-time are not held against a prediction, and within a tenth of the expected value it was good,
-however narrow its interval."""
+SETTLE_S = 3.0
+"""The first seconds together are in no mean: clocks and caches find their level."""
+
+JUDGE_S = 5.0
+"""Means of a shorter time are not held against a prediction."""
+
+MARGIN = 0.1
+"""Within a tenth of the expected value a prediction was good, however narrow its interval."""
 
 OBSERVATION_WORDS = {
     "mode": ("mps", "cu_mask", "uncapped", "time-sliced"),

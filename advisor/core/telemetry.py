@@ -23,10 +23,13 @@ POWER_CAPS: Final = frozenset({"sw-power-cap", "power-cap"})
 """Throttle reasons, of NVML and AMD SMI, by which the power limit holds the clock back: with heavy
 work that is the normal state. All others are heat or a fault of the supply."""
 
-NEAR_LIMIT, OVER_LIMIT = 0.97, 1.015
-"""From the first part of the power limit on a card counts as held back by it: at the limit H200
-cards read 680 to 703 of 700 W (data/advisor_data/bundled). No card draws more than the second over
-a window: of 2,191 bundled points of pairs the most is 1.014."""
+NEAR_LIMIT: Final = 0.97
+"""From this part of the power limit on a card counts as held back by it: at the limit H200 cards
+read 680 to 703 of 700 W (data/advisor_data/bundled)."""
+
+OVER_LIMIT: Final = 1.015
+"""No card draws more than this part of its power limit over a window: of 2,191 bundled points of
+pairs the most is 1.014."""
 
 COLUMN_UNITS = {"_percent": "%", "_mib_per_s": "MiB/s", "_w": "W", "_mib": "MiB", "_mhz": "MHz"}
 """How columns end, and their units."""

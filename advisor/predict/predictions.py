@@ -535,12 +535,16 @@ class CardPredictor:
 # Of the speed lost, for each 1 that is said, in 90 % of the points of the traces of Zeus.
 _SLOWDOWNS = 0.4, 2.1
 
-LEAST_LIMIT, KEPT = 0.5, 0.95
-"""Of the card's own limit: below it few of these traces have points, and some cards no setting. And
-the least part of the speed that a limit may leave which is offered unasked."""
+LEAST_LIMIT = 0.5
+"""Of the card's own limit: below it few of these traces have points, and some cards no setting."""
 
-# Between limits that are looked at, and by which two limits differ that are the same.
-STEP_W, _SAME_W = 5.0, 1.0
+KEPT = 0.95
+"""Least part of the speed that a limit may leave which is offered unasked."""
+
+STEP_W = 5.0
+
+# By which two limits differ that are the same.
+_SAME_W = 1.0
 
 
 @lru_cache(maxsize=1024)  # copies of a job have one profile

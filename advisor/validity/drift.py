@@ -109,12 +109,16 @@ def drifts_of(
     return {key: max(of, key=lambda d: abs(math.log(d.ratio))) for key, of in of_jobs.items()}
 
 
-SLACK, MOST, THRESHOLD = 0.5, 3.0, 8.0
+SLACK = 0.5
 """What a residual has to exceed to count: half of the least shift that is to be found, in standard
-deviations (Montgomery, "Introduction to Statistical Quality Control", on designing a CUSUM). It
-counts as no more than the second, so that it takes four launches to trip the test. The sum that
-trips: with the usual 5 two to four series of a hundred are false alarms, with this less than one,
-and a change by a tenth is found two launches later (docs/measurements/drift.py)."""
+deviations (Montgomery, "Introduction to Statistical Quality Control", on designing a CUSUM)."""
+
+MOST = 3.0
+"""A residual counts as no more than this, so that it takes four launches to trip the test."""
+
+THRESHOLD = 8.0
+"""The sum that trips. With the usual 5 two to four series of a hundred are false alarms, with this
+less than one, and a change by a tenth is found two launches later (docs/measurements/drift.py)."""
 
 NOISE = 0.25
 """Part of the variance of an interval that is new in each launch: pairs measured again in other

@@ -61,13 +61,17 @@ FASTEST = 1 / (1 - LARGEST_SLOWDOWN)
 
 _Point = TypeVar("_Point", SoloPoint, PairPoint)
 
-LARGEST_DROP, SAME_CLOCK, SAME_ARITHMETIC = 0.10, 0.03, 0.10
+LARGEST_DROP = 0.10
 """Energy above idle per unit of work may be so much lower than at a larger share.
 
-A point at a clock higher by more than the second is no measure: a lower clock honestly takes less
-energy. Pipe cycles per unit of work may differ by the third; else the library chose another kernel.
 Chosen on the bundled points: docs/measurements/results.md says what other bounds would do.
 """
+
+SAME_CLOCK = 0.03
+"""A point at a clock higher by more is no measure: a lower clock honestly takes less energy."""
+
+SAME_ARITHMETIC = 0.10
+"""Pipe cycles per unit of work may differ by so much; else the library chose another kernel."""
 
 # Flags of points that others are not compared with. Wrong results take less energy, never more,
 # so a point with unread results condemns no other.

@@ -190,10 +190,12 @@ def keep_record(record: SensorRecord, home: Path) -> Path:
     return SENSOR_RECORDS.keep(record, home, record.gpu_uuid, record.driver)
 
 
-AVERAGE_SETTLE_S, PERIODS_IN_WINDOW = 1.1, 8
+AVERAGE_SETTLE_S = 1.1
 """For a mean over 1 s whose own window was not found: it rises in 0.92 s at most, after a delay
-(Yang, Adamek, Armour, "Part-time Power Measurements", SC24, ten H100). And readings that a window
-needs at least, so that its mean has an error."""
+(Yang, Adamek, Armour, "Part-time Power Measurements", SC24, ten H100)."""
+
+PERIODS_IN_WINDOW = 8
+"""Readings that a window needs at least, so that its mean has an error."""
 
 
 @dataclass(frozen=True, slots=True)

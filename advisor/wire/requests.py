@@ -103,9 +103,11 @@ Milliseconds: TypeAlias = Annotated[float, Bounds(gt=0, le=1e9)]
 Watts: TypeAlias = Annotated[float, Bounds(gt=0, le=1e6)]
 Cores: TypeAlias = Annotated[float, Bounds(gt=0, le=1e6)]
 
-MOST_PLACED, MOST_CROSSED = 100_000, 80
-"""Jobs and GPUs of a placement; and most jobs with all pairs in an answer: 3,240 pairs, some ten
-seconds the first time."""
+MOST_PLACED = 100_000
+"""Jobs and GPUs of a placement."""
+
+MOST_CROSSED = 80
+"""Most jobs with all pairs in an answer: 3,240 pairs, some ten seconds the first time."""
 
 WORK_S = 3600.0
 """Work of a job of a queue of which nothing else is said."""

@@ -634,13 +634,12 @@ def outdated_checks(observations: Iterable[Observation], home: Path) -> dict[str
         for observation in sorted(observations, key=lambda o: o.started_at)
         if (software := _software_of(observation))
     }
-    return {
-        model: text
-        for model, software in newest.items()
+    changes = {
         # Texts such as `driver 580.159.04`.
-        for versions in [dict(text.split(" ", 1) for text in software if " " in text)]
-        if (text := outdated_check(home, model, versions))
+        model: outdated_check(home, model, dict(t.split(" ", 1) for t in software if " " in t))
+        for model, software in newest.items()
     }
+    return {model: text for model, text in changes.items() if text}
 
 
 def _software_of(observation: Observation) -> tuple[str, ...]:

@@ -4,9 +4,9 @@
     python docs/measurements/own/twelve.py FOLDER --table
 
 Seven trainings leave most of a GPU unused, an inference leaves a third, four jobs fill it. Each
-has as many steps as it makes alone in 15 s by its bundled profile: that is the work that the queue
-is told. Then one of each runs alone on this host as its file says, without advisor: two equal jobs
-one after the other take twice as much. By these seconds `advisor place` plans twice afterwards, in
+has as many steps as it makes alone in 15 s by its bundled profile, and the queue gets that as its
+work. Then one job of each kind runs alone on this host, without advisor; two equal jobs one after
+the other take twice as long. By these seconds `advisor place` plans twice afterwards, in
 the same `ADVISOR_HOME`: with each job's time from its start to its end, and with that of its steps.
 The queue is to take at most 10 % longer than the first: a queue must start its jobs, too, so no
 host can follow a plan that starts nothing. Neither is a bound: `place` has two jobs share a GPU.

@@ -612,7 +612,7 @@ def measure_blocks(
             else:  # with nothing but its own processes on the GPU
                 task.measure(Block(failure.target.specs, (failure.target,)), alone=True)
         failures = task.failures[first:]
-        # One that stays is told. A pair keeps a marked point, but not one with the probe.
+        # Report what failed twice. A failed pair leaves a point with its error.
         for failure in failures:
             if _is_probed(failure.target):
                 continue

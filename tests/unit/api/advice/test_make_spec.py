@@ -489,7 +489,7 @@ def test_jobs_that_leave_room_start_together_or_beside_those_that_fill(
 def test_a_pair_waits_for_no_job_that_has_done_its_work(
     card: QueueCard, tmp_path: Path, done: float
 ) -> None:
-    """How long that goes on nobody knows, so what leaves it room joins it meanwhile."""
+    """Its remaining time is unknown, so jobs that leave it room join it."""
     jobs = [Job(name=name, command=("true",)) for name in (SMALL[0], "gemm", SMALL[1])]
     works_s, steps = (
         {job.name: 60.0 for job in jobs},
