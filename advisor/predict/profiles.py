@@ -291,6 +291,24 @@ class Profile:
         return float(part) if count else 0.0
 
     @property
+    def reads_ahead(self) -> bool:
+        """Whether a job that computes in bursts reads its next input meanwhile.
+
+        Such a job is as fast on fewer SMs until its bursts take all of the time; one that computes
+        and then pauses gets slower at once. The smallest share at which bursts still leave time
+        decides by the nearer of the two. An estimated rate says nothing.
+        """
+        names = "sm_active_percent", "dram_active_percent"
+        active = max(float(self.values[name][-1]) for name in names)
+        fits = (self.shares >= 1.25 * active) & (self.doubt_at(self.shares)[0] == 0)
+        if not self.in_bursts or not fits[:-1].any():
+            return False
+        first = int(fits.argmax())
+        longer = 1 + active / self.shares[first] - active / WHOLE
+        rates = self.values["rate"]
+        return bool(rates[first] / rates[-1] > (1 + 1 / longer) / 2)
+
+    @property
     def whole_gpu_p99_ms(self) -> float | None:
         """p99 latency alone at the largest share, ms; None: not known, or no server."""
         return self.serving and self.serving.p99_alone_ms(float(self.shares[-1]))

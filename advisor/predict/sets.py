@@ -61,21 +61,26 @@ class RoundRobin:
         gaps: Of a job that waits for its host, the part of the time in which a kernel runs is its
             SM activity to this power. Counted: 0.17 at 0.07, 0.47 at 0.31, 0.79 at 0.60.
         batches: Of a server, SM activity alone over that which full batches would need.
+        room: Kernels under a limit below this part of the GPU leave others SMs, so they keep them
+            off for as much less: triad at 50 % leaves a small job 0.5 of its speed, at 100 % 0.03.
     """
 
     launch_s: float
     gaps: float
     batches: float
+    room: float
 
     def kernels(
         self,
         counted: Kernels | None,
+        share: Floats,
         rate: Floats,
         active: Floats,
         whole: tuple[float, float, float],
         *,
         serves: bool,
         waits: bool,
+        reads_ahead: bool,
     ) -> tuple[Floats, Floats, Floats]:
         """Of a job alone: kernels a second, time that each takes, and keeps others off, s.
 
@@ -83,11 +88,13 @@ class RoundRobin:
 
         Args:
             counted: None: they are not known.
+            share: Percent.
             rate: Units of progress a second at each share.
             active: Activity of SMs at each share, or of DRAM where that is higher.
             whole: Rate, activity and CPU cores on the whole GPU.
             serves: Whether it is a server.
             waits: Whether it waits for its host between kernels.
+            reads_ahead: Whether it need not wait: its input is there when it is late.
         """
         whole_rate, whole_active, cores = whole
         held_s = counted.hold_s if counted else SERVER_HOLD_S if serves else 0.0
@@ -99,9 +106,9 @@ class RoundRobin:
             made = min(cores, 1.0) / self.launch_s * rate / whole_rate
         made = np.maximum(made, 1e-3)
         hold_s = np.maximum(held_s, active / made / (self.batches if serves else 1.0))
-        runs = whole_active**self.gaps if waits else 1.0
+        runs = 0.0 if reads_ahead else whole_active**self.gaps if waits else 1.0
         kernel_s = np.full_like(made, held_s) if serves else np.maximum(hold_s, runs / made)
-        return made, kernel_s, hold_s
+        return made, kernel_s, hold_s * np.minimum(1.0, share / WHOLE / self.room)
 
 
 def dealt(made: Floats, kernel_s: Floats, hold_s: Floats) -> Floats:
@@ -197,16 +204,16 @@ def time_sliced(jobs: "JobsAlone", kept: float | Floats) -> Floats:
     a server as far as its SMs are active. Any other job wants all. A server takes more than it
     needs, half of the time in which its kernels leave SMs idle: its turn goes on there.
 
-    A job that computes in bursts queues nothing between them, and waits in them alone, for those
-    that are at the GPU then and wait for it: a closed network of queues, exact for two (mean value
-    analysis: Reiser and Lavenberg, Journal of the ACM 27, 1980).
+    A job that computes in bursts and does not read ahead queues nothing between them. It waits in
+    them alone, for those that are at the GPU then and wait for it: a closed network of queues,
+    exact for two (mean value analysis: Reiser and Lavenberg, Journal of the ACM 27, 1980).
 
     Args:
         jobs: Alone.
         kept: Part of its speed that a job keeps beside others.
     """
     held: Floats = jobs.made * jobs.least_hold_s
-    queues = np.asarray(jobs.in_bursts == 0)
+    queues = np.asarray((jobs.in_bursts == 0) | (jobs.reads_ahead > 0))
     runs = np.where(jobs.served, jobs.sm, jobs.made * jobs.kernel_s)
     wanted = np.where(runs < 1 - 1e-6, (runs + held) / 2, 1.0)
     wanted *= (jobs.share > 0) & queues
@@ -315,7 +322,7 @@ _PLACES = np.array([*map(CLASSES.index, _UNDER_MPS)])
 
 SLICED = CLASSES.index("time-sliced")
 
-ROUND_ROBIN = RoundRobin(launch_s=24e-6, gaps=0.5, batches=1.5)
+ROUND_ROBIN = RoundRobin(launch_s=24e-6, gaps=0.5, batches=1.5, room=0.7)
 
 # CPU cores of a job where they are not known: one that leaves most SMs unused, and one that fills
 # the GPU; medians of the bundled jobs that are no servers.
@@ -727,6 +734,7 @@ class JobsAlone:
         served: 1 for a server.
         idle_w: Of the card that it was measured on, with contexts and no work.
         in_bursts: 1 for a job that computes in bursts.
+        reads_ahead: 1 for one of these that reads its input meanwhile.
         p99_ms: Of a server; infinite where it is not known.
         busy: Part of the time in which its kernels run on the whole GPU; NaN: not known.
         made: Kernels a second.
@@ -748,6 +756,7 @@ class JobsAlone:
     served: Floats
     idle_w: Floats
     in_bursts: Floats
+    reads_ahead: Floats
     p99_ms: Floats
     busy: Floats
     made: Floats
@@ -936,15 +945,18 @@ def _alone(profile: Profile, shares: tuple[float, ...]) -> Floats:
             serves * unit,
             active_idle_w(profile) * unit,
             in_bursts * unit,
+            profile.reads_ahead * unit,
             [math.inf if ms is None else ms for ms in alone_ms],
             profile.busy * unit,
             *ROUND_ROBIN.kernels(
                 profile.kernels,
+                np.array(shares),
                 rates[:-1],
                 active[:-1],
                 (float(rates[-1]), float(active[-1]), cores),
                 serves=serves,
                 waits=waits,
+                reads_ahead=profile.reads_ahead,
             ),
             (profile.kernels is None) * unit,
             (1.0 if "GeForce" in profile.gpu_model else SLICING_KEPT) * unit,

@@ -12,8 +12,7 @@ The queue is to take at most 10 % longer than the first: a queue must start its 
 host can follow a plan that starts nothing. Neither is a bound: `place` has two jobs share a GPU.
 
 Seconds and joules (the card's energy counter) include all starts. FOLDER gets the files of jobs and
-one file a GPU; the same command goes on where it stopped. Of twelve/twelve.json the queue ran on
-another host than the jobs alone and was told nothing, and what ran when is not known.
+one file a GPU; the same command goes on where it stopped.
 """
 
 import argparse

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Generic, TypeVar
 
 import numpy as np
-from rows import Part, Row, known_busy
+from rows import Part, Row, known_busy, known_profiles
 
 from advisor.predict.kernels import Kernels, computes_in_bursts
 from advisor.predict.profiles import Floats, crowded, without_limit_w
@@ -53,18 +53,21 @@ def _alone(row: Row, part: Part, law: RoundRobin, counted: Kernels | None) -> li
     whole_active = max(whole.sm_active_percent or 0.0, whole.dram_active_percent or 0.0) / 100
     cores = (whole.job_cpu_percent or 100.0) / 100
     bursts = computes_in_bursts(whole)
+    ahead = getattr(known_profiles().get(whole.job), "reads_ahead", False)
     kernels = law.kernels(
         counted,
+        np.array([part.alone.share_percent]),
         rate,
         np.array([max(sm, dram)]),
         (whole.rate, whole_active, cores),
         serves=part.serves,
         waits=part.is_host or bursts,
+        reads_ahead=ahead,
     )
     could = part.base / whole_active if part.serves else part.base
     power_w = part.alone.power_w or 0.0
     wanted_w = without_limit_w(row.limit_w, power_w, (part.alone.sm_clock_mhz or math.nan) / 1980)
-    kind = float(part.fills), float(part.serves), idle_w(row), float(bursts), math.inf
+    kind = float(part.fills), float(part.serves), idle_w(row), float(bursts), float(ahead), math.inf
     busy = known_busy().get(whole.job, math.nan) / 100
     of_share = part.alone.share_percent, part.base, could, part.needs
     of_gpu = busy, *kernels, float(counted is None), SLICING_KEPT, wanted_w

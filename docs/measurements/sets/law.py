@@ -48,9 +48,9 @@ from advisor.predict.profiles import Floats, Serving
 from advisor.predict.sets import RoundRobin, of_server
 
 LAWS = tuple(
-    RoundRobin(launch_us / 1e6, gaps, batches)
-    for launch_us, gaps, batches in itertools.product(
-        (8.0, 16.0, 24.0, 32.0, 40.0), (0.3, 0.4, 0.5, 0.6, 0.8), (1.0, 1.25, 1.5, 1.75, 2.0)
+    RoundRobin(launch_us / 1e6, gaps, batches, room)
+    for launch_us, gaps, batches, room in itertools.product(
+        (16.0, 24.0, 32.0), (0.4, 0.5, 0.6), (1.25, 1.5, 1.75, 2.0), (0.5, 0.6, 0.7, 0.8, 0.9)
     )
 )
 CORNERS = (2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 12.0)
@@ -100,8 +100,9 @@ def fitted(rows: Sequence[Row]) -> tuple[dict[str, object], list[Judged], list[J
     judged = left_out(shared, gaps.fit)
     guessed = left_out(shared, launches.fit, is_counted=False)
     over_w, fuller = fitted_watts(shared, gaps.fit(shared))
+    counted = gaps.best(shared)
     constants: dict[str, object] = {
-        "ROUND_ROBIN": replace(launches.best(shared), gaps=gaps.best(shared).gaps),
+        "ROUND_ROBIN": replace(launches.best(shared), gaps=counted.gaps, room=counted.room),
         "ACTIVE_IDLE_OVER_W": over_w,
         "FULLER": fuller,
     }
