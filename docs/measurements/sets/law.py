@@ -221,7 +221,9 @@ def errors(judged: Sequence[Judged]) -> dict[tuple[str, str], tuple[float, float
     found: dict[tuple[str, str], list[float]] = defaultdict(list)
     jobs: dict[tuple[str, str], set[str]] = defaultdict(set)
     for j in judged:
-        name = "SPEED_ERRORS, served" if j.part.serves else "SPEED_ERRORS"
+        # Beside one that fills a server waits as any other does.
+        is_own = j.part.serves and not j.of_class.startswith("beside")
+        name = "SPEED_ERRORS, served" if is_own else "SPEED_ERRORS"
         for key, ratio in (
             ((name, j.of_class), j.part.speed / j.speed),
             (("POWER_ERRORS", j.set_class), j.row.power_w / j.power_w),
