@@ -72,9 +72,8 @@ def examine(settings: Settings, gpus: Callable[[], list[Gpu]]) -> list[Finding]:
         host.append(Finding("gpu", "missing", "the driver lists no GPU", "look at `dmesg`"))
     if any(gpu.vendor == "nvidia" for gpu in gpus_here):
         host += mps
-    for gpu in gpus_here:
-        host += _gpu(gpu, settings)
-    return [*host, *_caught("mps daemon", _daemon(settings)), _exporter(settings)]
+    each_gpu = (finding for gpu in gpus_here for finding in _gpu(gpu, settings))
+    return [*host, *each_gpu, *_caught("mps daemon", _daemon(settings)), _exporter(settings)]
 
 
 def _extras() -> Iterator[Finding]:

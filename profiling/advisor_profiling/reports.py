@@ -335,12 +335,12 @@ def _set_text(result: SetResult) -> str:
         part.job if part.share_percent == WHOLE else f"{part.job}@{part.share_percent:g}"
         for part in result.parts
     ]
-    texts = list[str]()
-    for name, count in Counter(names).items():
-        of_name = zip(names, result.speeds, strict=True)
-        speeds = ", ".join(f"{speed:.2f}" for its, speed in of_name if its == name)
-        texts.append(f"{f'{count} x ' if count > 1 else ''}{name} {speeds}")
-    return " + ".join(texts)
+    copies = grouped(zip(names, result.speeds, strict=True), lambda named: named[0])
+    return " + ".join(
+        f"{f'{len(its)} x ' if len(its) > 1 else ''}{name} "
+        + ", ".join(f"{speed:.2f}" for _, speed in its)
+        for name, its in copies.items()
+    )
 
 
 class ConsoleReporter:

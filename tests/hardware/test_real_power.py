@@ -15,9 +15,9 @@ from advisor_profiling.testbed import list_gpus
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(600)]
 
-SIZE = ("--m", "8192", "--n", "8192", "--k", "8192")
-PRODUCT = ("power", "kernel", "gemm", *SIZE, "--units", "34", "--gpu", GPU)
-"""At a number of SMs where neither the power limit nor heat holds the clock back."""
+# At a number of SMs where neither the power limit nor heat holds the clock back.
+SIZE = "--m 8192 --n 8192 --k 8192 --units 34"
+PRODUCT = ("power", "kernel", "gemm", *SIZE.split(), "--gpu", GPU)
 
 
 @pytest.fixture
@@ -29,19 +29,30 @@ def record_is_there() -> None:
 
 @pytest.mark.usefixtures("record_is_there")
 def test_steady_power_of_a_product_repeats() -> None:
-    one, other = (run_json(*PRODUCT, "--runs", "80", "--fresh") for _ in range(2))
+    """Runs whose powers agree within 1 % count as steady, so each value may be so far off.
+
+    Executions that take another time ran at another clock.
+    """
+    answers = [run_json(*PRODUCT, "--runs", "80", "--fresh") for _ in range(2)]
+    names = ("ssp_power_w", "ssp_execution", "execution_ms", "golden_runs", "dropped", "difference")
+    shown = [{name: answer[name] for name in names} for answer in answers]
+    powers_w = [answer["ssp_power_w"] for answer in answers]
+    assert all(powers_w), shown
+    lowest_w = max(power["low"] - 0.01 * power["value"] for power in powers_w)
+    assert lowest_w <= min(power["high"] + 0.01 * power["value"] for power in powers_w), shown
+    # By another instrument, over the same executions.
+    for answer in [answer for answer in answers if answer["difference"]]:
+        counted_j = answer["difference"]["counter"]["value"]
+        assert answer["ssp_energy_j"]["value"] == pytest.approx(counted_j, rel=0.03), shown
+    one = answers[0]
     assert one["captured"]
     assert one["curve"] or "not to be believed" in one["no_curve"]
-    first, second = (answer["ssp_power_w"]["value"] for answer in (one, other))
-    assert first == pytest.approx(second, rel=0.01)
-    assert one["before_w"] < first <= 1.05 * (the_gpu().power_limit_w or 1e9)
+    assert one["before_w"] < powers_w[0]["value"] <= 1.05 * (the_gpu().power_limit_w or 1e9)
     stretch = one["stretch"]
     if memory := stretch["memory_power_w"]:
         assert 0 < memory["low"] <= memory["high"] < stretch["power_w"]["value"]
     else:
         assert stretch["no_memory_power"]
-    if one["curve"] and one["difference"] and one["execution_ms"] >= 1:
-        assert abs(one["difference"]["differ"]) <= 0.03
 
 
 @pytest.mark.usefixtures("record_is_there")
@@ -85,11 +96,7 @@ def test_sensor_of_this_card_is_found_and_kept(
 
 SIDE = 4096
 
-
-UNITS = 34
-
-
-"""Safe, and below the power limit."""
+UNITS = 34  # safe, and below the power limit
 
 
 def test_zeros_draw_less_than_random_numbers_below_the_limit() -> None:

@@ -415,12 +415,13 @@ def _on_several(
         else FanOut(names=names, on=on, run=campaign.plan.name, options=("--shards", "0"))
     )
     answers, code = run_everywhere(wanted, settings, campaign.store, liner(console))
-    total = dict(answers[0])
-    for key in ("windows", "to_measure", "measured", "estimated_s"):
-        total[key] = sum(answer[key] for answer in answers)
-    total["cost"] = asdict(sum((Cost(**answer["cost"]) for answer in answers), Cost()))
-    for key in ("planned", "failures"):
-        total[key] = [item for answer in answers for item in answer[key]]
+    counts, lists = ("windows", "to_measure", "measured", "estimated_s"), ("planned", "failures")
+    total: dict[str, Any] = {
+        **answers[0],
+        **{key: sum(answer[key] for answer in answers) for key in counts},
+        **{key: [item for answer in answers for item in answer[key]] for key in lists},
+        "cost": asdict(sum((Cost(**answer["cost"]) for answer in answers), Cost())),
+    }
     # Each GPU leaves out the same pairs, for the same reasons.
     for skipped in total["skipped"] if on != "here" else ():
         campaign.reporter.phase(f"skipping {' + '.join(skipped['pair'])}: {skipped['reason']}")

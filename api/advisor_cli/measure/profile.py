@@ -678,9 +678,11 @@ def _check_job(
     ):
         targets = plan(job, shares, 1, run)
         result = sweep(targets, run, testbed, store, reports.ConsoleReporter(console), RESULTS_ONLY)
-    by_verdict: dict[str, list[int]] = {key: [] for key in ("right", "wrong", "differ", "silent")}
-    for point in sorted(result.points, key=lambda p: p.units_granted or 0):
-        by_verdict[point.results or "silent"].append(point.units_granted or 0)
+    verdicts = sorted((p.units_granted or 0, p.results or "silent") for p in result.points)
+    by_verdict = {
+        verdict: [units for units, of in verdicts if of == verdict]
+        for verdict in ("right", "wrong", "differ", "silent")
+    }
     failed = {f"{f.target.specs[0].share}": f.reason for f in result.failures}
     answer = {"job": job.name, "gpu_model": gpu.model, **by_verdict, "failed": failed}
     say_lines([as_json_text(answer)] if as_json else _job_lines(answer, len(shares)))

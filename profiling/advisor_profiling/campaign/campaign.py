@@ -5,6 +5,7 @@ written as soon as it is known. A window that failed is tried once more with its
 alone.
 """
 
+import math
 import os
 import random
 from collections import Counter, defaultdict
@@ -13,6 +14,7 @@ from contextlib import AbstractContextManager
 from dataclasses import astuple, dataclass, replace
 from datetime import datetime
 from functools import partial
+from itertools import pairwise
 from typing import Protocol
 
 from advisor.core.gpu import MEMORY_PART, WHOLE, Gpu, Share
@@ -61,18 +63,15 @@ class _Part:
     processes: _Clients
 
 
-def _pack(
-    targets: Iterable[Target], max_clients: int, memory_mib: float | None
-) -> list[list[Target]]:
+def _pack(targets: Iterable[Target], fits: _Fits) -> list[list[Target]]:
     """Groups of windows whose processes can stand ready together.
 
     Greedy: a group takes in the pair that needs fewest processes more for each of the windows that
     can then be measured, until nothing fits.
 
     Each target comes once; of those of the same jobs that do not fit together the first ones come
-    into the first group. Without `memory_mib` the memory is not looked at.
+    into the first group.
     """
-    fits = partial(_fits, max_clients, memory_mib)
     begun, left = list[_Part](), list[_Part]()
     for parts in _parts(targets, fits):
         # Parts of a pair that had to be cut each begin a group, so that no two cut pairs share one
@@ -90,15 +89,12 @@ def _pack(
     return groups
 
 
-def _fits(max_clients: int, memory_mib: float | None, processes: _Clients) -> bool:
+def _fits(max_clients: int, memory_mib: float | None, used_mib: float, processes: _Clients) -> bool:
     """Whether all of them can stand ready on the GPU together."""
     if len(processes) > max_clients or not all(r.job.progress.gate for r in processes):
         return False
-    if memory_mib is None:
-        return True
-    needs_mib = [spec.job.memory_mib for spec in processes]
-    sizes_mib = [need for need in needs_mib if need is not None]
-    return len(sizes_mib) == len(needs_mib) and sum(sizes_mib) <= MEMORY_PART * memory_mib
+    needs_mib = (spec.job.memory_mib or used_mib for spec in processes)
+    return memory_mib is None or sum(needs_mib) <= MEMORY_PART * memory_mib
 
 
 def _parts(targets: Iterable[Target], fits: _Fits) -> list[list[_Part]]:
@@ -155,27 +151,31 @@ def cut(
     *,
     alone: bool = True,
     profiles: bool = False,
+    used_mib: float = math.inf,
 ) -> list[Block]:
     """Blocks that hold each target once, with few starts.
 
     All targets of the same jobs are in one block, where their processes fit. A target whose
-    processes cannot stand ready next to others is a block of its own: a job has no gate or, where
-    memory counts, does not tell how much it needs; or two processes alone are too many. A block
-    follows the one with which it has most processes in common. The windows of a pair follow one
-    another, so that few pairs are cut in two where the GPU is taken away; their order is random, so
-    that a drift of the card does not look like an effect of the split, but the same for the same
-    targets and seed.
+    processes cannot stand ready next to others is a block of its own: a job has no gate, or two
+    processes alone are too many. A block follows the one with which it has most processes in
+    common. The windows of a pair follow one another, so that few pairs are cut in two where the GPU
+    is taken away; their order is random, so that a drift of the card does not look like an effect
+    of the split, but the same for the same targets and seed.
 
     With `alone` each block has, for every job with a process at 100 %, a solo window with the
     block's number (from 0) as `repeat`: a reference of the same card and hour. With `profiles`
     every other process has one as well.
+
+    Without `memory_mib`, the GPU's free memory, memory is not looked at. A process whose job file
+    has no memory needs `used_mib`, by default more than there is.
     """
     order = sorted(
         dict.fromkeys(targets),
         key=lambda of: (of.jobs, [spec.share.percent for spec in of.specs], of.repeat),
     )
     random.Random(seed).shuffle(order)
-    blocks = _chained(map(_block, _pack(order, max_clients, memory_mib)))
+    fits = partial(_fits, max_clients, memory_mib, used_mib)
+    blocks = _chained(map(_block, _pack(order, fits)))
     if alone:
         blocks = [_with_references(b, number, profiles) for number, b in enumerate(blocks)]
     return [_shuffled(block, f"{seed} {number}") for number, block in enumerate(blocks)]
@@ -227,13 +227,10 @@ def estimate_s(blocks: Iterable[Block], rules: WindowRules) -> float:
     # a window's end to the next settling were 0.4 s, and 0.2 s of settling beyond its least.
     measured_s = rules.least_s + 0.4 * max(0.0, rules.most_s - rules.least_s)
     window_s = rules.settle_least_s + measured_s + 0.6
-    starts, windows, ready = 0, 0, frozenset[ProcessSpec]()
-    for block in blocks:
-        starts += len(frozenset(block.specs) - ready)
-        windows += len(block.targets)
-        ready = block.kept
+    in_order = [Block((), ()), *blocks]
+    starts = sum(len({*block.specs} - before.kept) for before, block in pairwise(in_order))
     # On an H200 40 processes were ready after about 60 s, while other start-ups shared 16 cores.
-    return starts * 1.5 + windows * window_s
+    return starts * 1.5 + windows_in(in_order) * window_s
 
 
 def _block(targets: Sequence[Target]) -> Block:
@@ -381,18 +378,21 @@ def _judged(result: WindowResult, whole_gpu: dict[str, Reported]) -> WindowResul
 
     Where it is of a job alone there, that is known from now on.
     """
-    target, parts = result.target, list[PointPart]()
+    target = result.target
     if (
         [spec.share.percent for spec in target.specs] == [WHOLE]
         and result.reported[0].count
         and not result.reported[0].not_finite
     ):
         whole_gpu[target.specs[0].job.job_hash] = result.reported[0]
-    for spec, part, reported in zip(target.specs, result.parts, result.reported, strict=True):
-        tolerance = (spec.job.results or ResultsSettings()).tolerance
-        verdict = reported.judge(whole_gpu.get(spec.job.job_hash), tolerance)
-        parts.append(replace(part, results=verdict))
-    return replace(result, parts=tuple(parts))
+    verdicts = (
+        reported.judge(
+            whole_gpu.get(spec.job.job_hash), (spec.job.results or ResultsSettings()).tolerance
+        )
+        for spec, reported in zip(target.specs, result.reported, strict=True)
+    )
+    parts = zip(result.parts, verdicts, strict=True)
+    return replace(result, parts=tuple(replace(part, results=verdict) for part, verdict in parts))
 
 
 class ProcessPool(AbstractContextManager["ProcessPool"]):
@@ -589,7 +589,7 @@ def measure_blocks(
 ) -> CampaignOutcome:
     """Measure all windows of the blocks, then once more those that failed, alone.
 
-    `then` says what is to be measured after the blocks, by their points, none at first.
+    `then` says what is to be measured after the blocks, by the points so far.
 
     Raises:
         LimitNotProvenError: a share is not in force before a job starts.
@@ -598,12 +598,13 @@ def measure_blocks(
     """
     begun_s = testbed.clock.now_s()
     with ProcessPool(testbed) as pool:
-        task = _Task(conditions, testbed, store, reporter, windows_in([*blocks, *then(())]), pool)
+        task = _Task(conditions, testbed, store, reporter, pool)
+        task.plan = lambda: [*blocks, *then(task.points)]
         for block in blocks:
             task.measure(block)
-        rest = then(task.points)
-        task.total = windows_in([*blocks, *rest])
-        for block in rest:
+        planned = task.plan()
+        task.plan = lambda: planned
+        for block in planned[len(blocks) :]:
             task.measure(block)
         first = len(task.failures)
         for failure in task.failures[:first]:
@@ -638,12 +639,13 @@ class _Task:
         testbed: Testbed,
         store: Store,
         reporter: Reporter,
-        total: int,
         pool: ProcessPool,
     ) -> None:
         self.conditions, self._testbed, self._pool = conditions, testbed, pool
         self._store, self._reporter = store, reporter
-        self.total, self._begun_s = total, testbed.clock.now_s()
+        # All blocks, finished ones included, as planned by now.
+        self.plan: Callable[[], Sequence[Block]] = list[Block]
+        self._begun_s, self._blocks_begun = testbed.clock.now_s(), 0
         self.retry_limit = RetryLimit()
         read = (
             (point.job_hash, Reported.read(point.reported))
@@ -661,10 +663,13 @@ class _Task:
     def measure(self, block: Block, *, alone: bool = False) -> None:
         """Start the processes of a block, `alone` those of one window, and take its windows."""
         self._pool.errors.clear()
+        self._blocks_begun += 1
         left = list(block.targets)
         while left:
             tried = [t for t in left if not self.retry_limit.verdict(t.jobs)]
-            missing = self._start([r for r in block.specs if any(r in t.specs for t in tried)])
+            # One that stands is kept: a later block may need it.
+            needed = _processes(tried) | (block.kept & self._pool.processes.keys())
+            missing = self._start([spec for spec in block.specs if spec in needed])
             # One failure for a job none of whose processes came up: its time-out is long.
             for job in () if alone else {spec.job.name for spec in missing}:
                 if all(r in self._pool.errors for r in missing if r.job.name == job):
@@ -695,8 +700,9 @@ class _Task:
                 self._reporter.phase(f"{_names([spec])} did not start: {error.what}")
         if missing:
             took_s = self._pool.starting_s - before_s
-            ready = count_of(len(self._pool.processes), "process")
-            self._reporter.phase(f"{ready} ready after {took_s:.0f} s")
+            self._reporter.phase(
+                f"{count_of(len(self._pool.processes), 'process')} ready after {took_s:.0f} s"
+            )
         return missing
 
     def _windows(self, targets: Sequence[Target], alone: bool) -> list[Target]:
@@ -759,11 +765,19 @@ class _Task:
         if not _is_probed(target):
             self._store.add([point])
         self.points.append(point)
-        done = len(self.points)
-        elapsed_s = self._testbed.clock.now_s() - self._begun_s
-        self._reporter.point(point, done, self.total, elapsed_s / done * (self.total - done))
+        planned = self.plan()
+        self._reporter.point(point, len(self.points), windows_in(planned), self._eta_s(planned))
         self.retry_limit.worked(target.jobs)
         return True
+
+    def _eta_s(self, planned: Sequence[Block]) -> float:
+        """Seconds left, by the mean times of a window and of a block's starts."""
+        done, starting_s = len(self.points), self._pool.starting_s
+        measuring_s = self._testbed.clock.now_s() - self._begun_s - starting_s
+        windows_s = measuring_s / done * (windows_in(planned) - done)
+        # A window that is tried again is in no planned block.
+        blocks_left = max(0, len(planned) - self._blocks_begun)
+        return windows_s + starting_s / self._blocks_begun * blocks_left
 
     def _rest(self, target: Target) -> None:
         """Bring the jobs of a window to rest; one that will not, or is gone, is ended."""
@@ -859,6 +873,13 @@ def _whole_again(job: Job, points: Iterable[Point]) -> list[Target]:
     return [solo(job, _FULL, n) for n in range(first, first + 3 - len(whole))]
 
 
+def _needed_mib(points: Iterable[Point]) -> float:
+    """Memory that a process of the job needs, by its windows; infinite: not measured."""
+    used_mib = (p.memory_used_mib for p in points if isinstance(p, SoloPoint))
+    # A quarter more: a job may grow after its first window.
+    return 1.25 * max(filter(None, used_mib), default=math.inf)
+
+
 def _probe_blocks(
     job: Job,
     targets: Iterable[Target],
@@ -927,11 +948,15 @@ def _with_declared_kernels(
     per_unit = job.kernels_per_unit if job else None
     if not (whole and per_unit) or any(point.kernels_per_unit for point in whole):
         return [*points]
-    renewed = dict[SoloPoint, SoloPoint]()
-    for point in whole:
-        busy = point.gpu_busy_percent or point.sm_active_percent or 0.0
-        hold_s = busy / WHOLE / (per_unit * point.rate)
-        renewed[point] = replace(point, kernels_per_unit=per_unit, kernel_hold_s=hold_s)
+    busy_percent = {p: p.gpu_busy_percent or p.sm_active_percent or 0.0 for p in whole}
+    renewed = {
+        point: replace(
+            point,
+            kernels_per_unit=per_unit,
+            kernel_hold_s=busy / WHOLE / (per_unit * point.rate),
+        )
+        for point, busy in busy_percent.items()
+    }
     store.add(renewed.values(), renew=True)
     reporter.phase(f"kernels per unit are those of the job file: {per_unit:g}")
     return [renewed.get(point, point) for point in points]
@@ -979,14 +1004,28 @@ def sweep(
     if free_mib is not None:
         free_mib -= testbed.source.read((MEMORY_USED,))[MEMORY_USED] or 0
 
+    def packed(points: Sequence[Point]) -> list[Block]:
+        """Blocks by the memory that the job used so far; the whole GPU comes first."""
+        used_mib = _needed_mib([*kept, *points])
+        blocks = cut(targets, testbed.max_clients, free_mib, run, alone=False, used_mib=used_mib)
+        return sorted(blocks, key=lambda block: all(of.share != _FULL for of in block.specs))
+
+    first = packed(())[:1]
+
     def then(points: Sequence[Point]) -> list[Block]:
-        """What is to be counted between the further windows, so that these lie apart."""
+        """The rest, then what is counted between the further windows, so that these lie apart."""
+        begun = {target for block in first for target in block.targets}
+        rest = [
+            Block(block.specs, left)
+            for block in packed(points)
+            if (left := tuple(t for t in block.targets if t not in begun))
+        ]
         again = _whole_again(counted, [*kept, *points]) if counted and probe else []
         between = [target for block in probe for target in block.targets]
-        return [_block([*again[:1], *between, *again[1:]])] if again else probe
+        counting = [_block([*again[:1], *between, *again[1:]])] if again else probe
+        return [*rest, *counting]
 
-    blocks = cut(targets, testbed.max_clients, free_mib, run, alone=False)
-    outcome = measure_blocks(blocks, conditions, testbed, store, reporter, then)
+    outcome = measure_blocks(first, conditions, testbed, store, reporter, then)
     uncounted = [failure for failure in outcome.failures if _is_probed(failure.target)]
     failures = tuple(failure for failure in outcome.failures if failure not in uncounted)
     for failure in failures:

@@ -6,7 +6,9 @@ from collections import Counter
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -32,7 +34,7 @@ from advisor_profiling.campaign.campaign import (
     measure_blocks,
 )
 from advisor_profiling.campaign.plan import left_to_measure
-from advisor_profiling.testbed import PhaseLock, ReplayProcess, ReplayTestbed
+from advisor_profiling.testbed import ReplayProcess, ReplayTestbed
 from advisor_profiling.window import Target, pair, rules_for, solo
 
 SHARES = (10, 30, 50, 70, 90, 100)
@@ -176,11 +178,10 @@ def test_shared_fault_is_outlived(tmp_path: Path) -> None:
 
 def test_dead_daemon_ends_the_campaign_and_keeps_what_was_good(tmp_path: Path) -> None:
     """The window that may have run without its limits is not kept."""
-    testbed, looks = BreakableTestbed(SOLO, PAIRS), list[int]()
+    testbed, lives = BreakableTestbed(SOLO, PAIRS), iter((True, True, False))
 
     def dies_later() -> None:
-        looks.append(1)
-        if len(looks) == 3:
+        if not next(lives):
             raise PartitionError("no MPS daemon answers")
 
     testbed.alive = dies_later
@@ -201,25 +202,9 @@ def test_starved_job_marks_the_point(tmp_path: Path) -> None:
     assert len(good(tmp_path)) == 3
 
 
-class RecordingQuiet(PhaseLock):
-    def __init__(self, log: list[str]) -> None:
-        super().__init__()
-        self._log = log
-
-    @contextmanager
-    def starting(self) -> Generator[None]:
-        self._log.append("starting")
-        yield
-        self._log.append("started")
-
-    @contextmanager
-    def measuring(self) -> Generator[None]:
-        self._log.append("measuring")
-        yield
-        self._log.append("measured")
-
-
-def test_clients_start_and_windows_open_in_phases_of_their_own(tmp_path: Path) -> None:
+def test_clients_start_and_windows_open_in_phases_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Over all GPUs of a host: no start in an open window, no window while something starts.
 
     Processes that two blocks share stay: a start costs more than a wait at the gate.
@@ -230,8 +215,16 @@ def test_clients_start_and_windows_open_in_phases_of_their_own(tmp_path: Path) -
         if where == "ready" or (where == "check" and testbed.playing()):
             log.append(where)
 
+    @contextmanager
+    def phase(begins: str, ended: str) -> Generator[None]:
+        log.append(begins)
+        yield
+        log.append(ended)
+
     testbed = BreakableTestbed(SOLO, PAIRS, write)
-    testbed.phase_lock = RecordingQuiet(log)
+    starting, measuring = (partial(phase, f"{a}ing", f"{a}ed") for a in ("start", "measur"))
+    quiet = SimpleNamespace(starting=starting, measuring=measuring)
+    monkeypatch.setattr(testbed, "phase_lock", quiet)
     blocks = block(*targets_of("gemm", "triad")), block(*targets_of("fft", "gemm"))
     outcome, _ = run(testbed, tmp_path, *blocks)
     assert outcome.cost.starts == 12
@@ -265,10 +258,15 @@ def test_window_is_tried_again_until_three_failed_in_a_row(tmp_path: Path, where
         return JobError("it broke") if limited and now else None
 
     testbed = BreakableTestbed(SOLO, PAIRS, breaks)
-    targets: list[Target] = []
-    for number, share in enumerate((30, 50, 70, 90)):
-        targets.append(pair(JOBS["gemm"], Share(share), JOBS["triad"], Share(100 - share)))
-        targets.append(pair(JOBS["gemm"], Share(100), JOBS["triad"], Share(100), number))
+    gemm, triad = JOBS["gemm"], JOBS["triad"]
+    targets = [
+        target
+        for number, share in enumerate((30, 50, 70, 90))
+        for target in (
+            pair(gemm, Share(share), triad, Share(100 - share)),
+            pair(gemm, Share(100), triad, Share(100), number),
+        )
+    ]
     outcome, _ = run(testbed, tmp_path, block(*targets))
     assert len(outcome.failures) == len(outcome.points) == 4
     limited = [p for p in testbed.processes if p.job.name == "gemm" and p.share.percent < 100]
@@ -479,8 +477,7 @@ def test_measured_and_left_are_the_plan(done: set[Target]) -> None:
     assert len(BLOCKS) > 1
     rest = left(BLOCKS, [answer(target) for target in done])
     assert targets(rest) == [target for target in PLAN if target not in done]
-    for block in rest:
-        assert set(block.specs) == {r for target in block.targets for r in target.specs}
+    assert all(set(b.specs) == {r for target in b.targets for r in target.specs} for b in rest)
 
 
 @given(here=st.sets(st.sampled_from(PLAN)), there=st.sets(st.sampled_from(PLAN)))

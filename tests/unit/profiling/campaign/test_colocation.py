@@ -199,24 +199,18 @@ def test_finished_plan_is_not_measured_again(tmp_path: Path) -> None:
     assert measure(replace(wanted, name="again"), tmp_path).measured == 12
 
 
-class Interrupting(Watching):
-    """Anyone who watches presses Ctrl-C after so many points."""
-
-    def __init__(self, after: int) -> None:
-        super().__init__()
-        self._after = after
-
-    def point(self, point: Point, done: int, total: int, eta_s: float) -> None:
-        if done == self._after:
-            raise KeyboardInterrupt
-
-
 @pytest.mark.parametrize("after", [1, 9])
 def test_interrupted_plan_is_gone_on_with(after: int, tmp_path: Path) -> None:
     """No point is lost and none is measured twice; a dry run tells what is left."""
-    wanted = plan()
+
+    def interrupt(point: Point, done: int, total: int, eta_s: float) -> None:
+        if done == after:
+            raise KeyboardInterrupt
+
+    wanted, told = plan(), Watching()
+    told.point = interrupt
     with pytest.raises(KeyboardInterrupt):
-        measure(wanted, tmp_path, reporter=Interrupting(after))
+        measure(wanted, tmp_path, reporter=told)
     whole = measure(wanted, tmp_path / "new", dry_run=True)
     dry = measure(wanted, tmp_path, dry_run=True)
     assert (dry.windows, dry.to_measure) == (10, 10 - after)

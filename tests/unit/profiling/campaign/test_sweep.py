@@ -77,14 +77,18 @@ def run(
     *,
     job: Job = UNGATED,
     is_full: bool = False,
+    kept: Sequence[SoloPoint] = (),
+    counted: Job | None = None,
 ) -> tuple[SweepResult, Watching]:
-    reporter = Watching()
-    with open_store(None, folder) as opened:
+    told, done = Watching(), {point.share_percent for point in kept}
+    targets = [solo(job, share) for share in SHARES if share.percent not in done]
+    with open_store(None, folder) as store:
         if is_full:
-            full_after_one(opened)
-        targets = [solo(job, share) for share in SHARES]
-        result = sweep(targets, "r9", testbed, opened, reporter, rules_for(0.5))
-    return result, reporter
+            full_after_one(store)
+        result = sweep(
+            targets, "r9", testbed, store, told, rules_for(0.5), kept=kept, counted=counted
+        )
+    return result, told
 
 
 def kept(folder: Path) -> list[float]:
@@ -164,11 +168,34 @@ def count(
     testbed: BreakableTestbed, folder: Path, job: Job, kept: Sequence[SoloPoint] = ()
 ) -> tuple[SweepResult, Watching, Sequence[Record]]:
     """A sweep that counts kernels, and what is in the store after it."""
-    told = Watching()
+    result, told = run(testbed, folder, job=job, kept=kept, counted=job)
     with open_store(None, folder) as store:
-        targets = [] if kept else [solo(job, share) for share in SHARES]
-        result = sweep(targets, "r9", testbed, store, told, rules_for(0.5), kept=kept, counted=job)
         return result, told, [*store.solo_points(), *store.pair_points()]
+
+
+@pytest.mark.parametrize(
+    ("used_mib", "kept", "standing", "starts", "blocks_left"),
+    [
+        (100.0, 0, [1, 3, 3], 4, 2),
+        (300.0, 0, [1, 2, 1], 5, 3),  # three at a quarter more do not fit
+        (None, 0, [1, 1, 1], 5, 3),
+        (100.0, 1, [2, 2], 3, 1),
+    ],
+)
+def test_shares_stand_together_by_the_memory_of_an_earlier_window(
+    tmp_path: Path, used_mib: float | None, kept: int, standing: list[int], starts: int,
+    blocks_left: int,
+) -> None:  # fmt: skip
+    """Where the job file has none; the process on the whole GPU stands until the probe needs it."""
+    points = [dataclasses.replace(point, memory_used_mib=used_mib) for point in POINTS]
+    testbed = BreakableTestbed([*points, PROBE], [BESIDE])
+    testbed.gpu, testbed.ready_after_s = dataclasses.replace(testbed.gpu, memory_mib=1000), 100.0
+    job = dataclasses.replace(GATED, memory_mib=None)
+    result, told, _ = count(testbed, tmp_path, job, points[:kept])
+    assert {point.share_percent for point in result.points} == {20, 50, 100}
+    assert (testbed.standing, len(testbed.processes)) == ([*standing, 2, 2, 2], starts)
+    # Of each block left as long a start is expected as of the first.
+    assert told.points[0][3] == pytest.approx(100 * blocks_left, rel=0.1)
 
 
 @pytest.mark.parametrize("job", [GATED, UNGATED])
@@ -197,7 +224,7 @@ def test_a_job_that_waits_for_its_host_has_three_windows_on_the_whole_gpu(tmp_pa
     )
     result, told, _ = count(testbed, tmp_path, GATED)
     assert [(done, total) for _, done, total, _ in told.points][2:] == [
-        (3, 5), (4, 7), (5, 7), (6, 7), (7, 7),
+        (3, 7), (4, 7), (5, 7), (6, 7), (7, 7),
     ]  # fmt: skip
     assert [type(point).__name__ for point, *_ in told.points[3:]] == [
         "SoloPoint", "SoloPoint", "PairPoint", "SoloPoint",
