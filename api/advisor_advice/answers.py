@@ -113,6 +113,7 @@ class ModelAdvice:
         measured: Of these jobs together; the answer takes it in.
         gpus: What each GPU runs, where the jobs do not share one.
         replicas: Of one job alone, how many copies of it; the decision is on the best number.
+        options: Of the command that starts the jobs, beside their limits.
     """
 
     decision: Decision
@@ -124,6 +125,7 @@ class ModelAdvice:
     measured: MeasuredTogether | None = None
     gpus: tuple[str, ...] = ()
     replicas: Replicas | None = None
+    options: str = ""
 
     def to_wire(self, *, every: bool = False) -> wire.Recommendation:
         """The answer as JSON; docs/recommend.md explains each key."""
