@@ -322,7 +322,7 @@ def test_a_server_keeps_its_demand(settings: Settings) -> None:
     fills: Any = {"columns": {"sm_active_percent": SHARES}}
     served = profiles(profile("a", serving=SERVING, **fills), profile("b", **fills))
     assert sizes(placed(settings, asked(replace(SHORT, min_speed=0.0), LONG), served)) == [2]
-    with pytest.raises(InputError, match=r"a cannot be given work\. a server has a demand"):
+    with pytest.raises(InputError, match=r"work where a runs.*--deadline"):
         placed(settings, found=served)
 
 
