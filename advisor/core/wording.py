@@ -8,7 +8,7 @@ import shlex
 import textwrap
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import PurePath
@@ -70,6 +70,27 @@ def limits_text(jobs: Iterable[str], shares_percent: Iterable[float]) -> str:
     """Limits that jobs have, as `advisor colocate --sets` takes them: `a@30 and 2 x b@50`."""
     seats = zip(jobs, shares_percent, strict=True)
     return counted(f"{job}@{share:.3g}" for job, share in seats if share < 100)
+
+
+def limit_words(
+    speeds: Mapping[str, float | None],
+    tails_ms: Mapping[str, float | None],
+    most_w: float | None,
+    limit_w: float | None,
+) -> list[str]:
+    """Options of `advisor launch` for what jobs must keep, by name of job; '' are all of them."""
+    limits = (
+        ("--min-speed", speeds, ""),
+        ("--max-p99", tails_ms, "ms"),
+        ("--max-power", {"": most_w}, ""),
+        ("--power-limit", {"": limit_w}, ""),
+    )
+    return [
+        f"{option} {f'{job}=' if job else ''}{value:.10g}{unit}"
+        for option, values, unit in limits
+        for job, value in values.items()
+        if value is not None
+    ]
 
 
 def below_normal_text(jobs: Iterable[str]) -> str:

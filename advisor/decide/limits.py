@@ -192,9 +192,10 @@ class Request:
         served = dict.fromkeys(p.job for p in profiles if is_served(p) and self.floor(p) > 0)
         if served:
             raise InputError(
-                f"{listed(served)} cannot be given work",
+                f"no job can have work where {listed(served)} runs",
                 why="a server has a demand, and no work that ends",
-                fix="leave out all work: jobs then run from now on",
+                fix="leave out all work, or give a plan a deadline (--deadline 8h, or `deadline_s` "
+                "in a request): jobs then run from now on",
             )
 
     def violations(

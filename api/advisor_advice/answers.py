@@ -19,6 +19,7 @@ from advisor.core.gpu import (
     units_for_share,
     vendor_of,
 )
+from advisor.core.job import Job
 from advisor.core.objectives import (
     ADVISED,
     DEFAULT_OBJECTIVE,
@@ -112,6 +113,7 @@ class ModelAdvice:
         measured: Of these jobs together; the answer takes it in.
         gpus: What each GPU runs, where the jobs do not share one.
         replicas: Of one job alone, how many copies of it; the decision is on the best number.
+        options: Of the command that starts the jobs, beside their limits.
     """
 
     decision: Decision
@@ -123,6 +125,7 @@ class ModelAdvice:
     measured: MeasuredTogether | None = None
     gpus: tuple[str, ...] = ()
     replicas: Replicas | None = None
+    options: str = ""
 
     def to_wire(self, *, every: bool = False) -> wire.Recommendation:
         """The answer as JSON; docs/recommend.md explains each key."""
@@ -240,15 +243,18 @@ class SetAdvisor:
         Raises:
             As `decide`.
         """
-        if len(wire_request.names) == 1:
-            return self._copies(request)
         # The MPS daemon that runs sets no lower limit.
         there = (
             Running(split=Split(wire_request.running), cap_percent=WHOLE)
             if wire_request.running
             else None
         )
-        return self.answer(request, there)
+        is_alone = len(wire_request.names) == 1
+        given = self._copies(request) if is_alone else self.answer(request, there)
+        profile_set, jobs_dir = self.inputs.profile_set, self.inputs.jobs_dir
+        local = [p for p in profile_set.profiles if p.job not in profile_set.bundled]
+        files = (jobs_dir and _job_file(profile.job, jobs_dir) for profile in local)
+        return replace(given, warnings=(*changed_jobs(files, local), *given.warnings))
 
     def _copies(self, request: Request) -> ModelAdvice:
         profile_set = self.inputs.profile_set
@@ -397,28 +403,39 @@ def promised_p99_ms(jobs: Iterable[str], jobs_dir: Path) -> dict[str, float]:
 
     A job without a file, or with a faulty one, has promised nothing: advice needs no job files.
     """
-    return {job: ms for job in jobs if (ms := _promised_ms(job, jobs_dir)) is not None}
+    files = ((job, _job_file(job, jobs_dir, b"max_p99_ms")) for job in jobs)
+    return {job: file.max_p99_ms for job, file in files if file and file.max_p99_ms is not None}
 
 
-def _promised_ms(job: str, jobs_dir: Path) -> float | None:
+def changed_jobs(jobs: Iterable[Job | None], profiles: Iterable[Profile]) -> Iterable[str]:
+    """What is to be said of jobs that are not what was profiled; copies of one once."""
+    return dict.fromkeys(
+        f"the job file of {job.name} has changed since it was profiled: advisor profile {job.name}"
+        for job, profile in zip(jobs, profiles, strict=True)
+        if job and not profile.is_of(job.job_hash)
+    )
+
+
+def _job_file(job: str, jobs_dir: Path, holds: bytes = b"") -> Job | None:
+    """The job of a file with this text in it; None: there is none, or it is faulty."""
     # A question stats two to fourteen files: of texts, which takes a fifth of the time of paths.
     for path in (f"{folder}/{job}.yaml" for folder in job_folders(jobs_dir)):
         with suppress(OSError):
-            return _read(path, os.stat(path).st_mtime_ns)  # noqa: PTH116
+            return _read(path, os.stat(path).st_mtime_ns, holds)  # noqa: PTH116
     return None
 
 
 @lru_cache(maxsize=1024)
-def _read(name: str, _changed_ns: int) -> float | None:
+def _read(name: str, _changed_ns: int, holds: bytes) -> Job | None:
     """A service is asked thousands of times of the same files; one takes 2 ms to read."""
     path = Path(name)
-    if b"max_p99_ms" not in path.read_bytes():
+    if holds not in path.read_bytes():
         return None
     # Loading YAML takes a tenth of a short answer.
     from advisor.formats.job_file import load_job
 
     with suppress(InputError):
-        return load_job(path).max_p99_ms
+        return load_job(path)
     return None
 
 

@@ -29,7 +29,7 @@ from advisor_advice.options import (
     read_works,
     words,
 )
-from advisor_advice.words import recommendation, said
+from advisor_advice.words import launch_options, recommendation, said
 
 P = ParamSpec("P")
 
@@ -175,6 +175,7 @@ def _answer(
         given = advised(set_advisor, wire_request, request)
     else:
         given = set_advisor.advise(wire_request, request)
+    given = replace(given, options=launch_options(file, wire_request.gpu_uuid))
     return given, recommendation(given, wire_request)
 
 

@@ -1182,14 +1182,16 @@ class AdvisorInputs:
     """What an answer about jobs is made of.
 
     Attributes:
-        found: Their profiles.
+        profile_set: Their profiles.
         model: What predicts; sets take from it what stands in for idle power.
+        jobs_dir: With their job files; None: these are not looked at.
         checked: What a check of the GPU model found; None: there was none.
         conditions: What was seen of the card, of drifting jobs, and of these jobs together.
     """
 
     profile_set: ProfileSet
     model: ModelPredictor
+    jobs_dir: Path | None = None
     checked: CheckedCounts | None = None
     conditions: Conditions = NOTHING
 
@@ -1213,6 +1215,7 @@ class AdvisorInputs:
         return cls(
             profile_set=profile_set,
             model=model,
+            jobs_dir=settings.jobs_dir,
             checked=profile_set.checked(settings),
             conditions=read_conditions(
                 settings, model, profile_set.profiles, gpu_uuid, any_of=any_of, newest=newest

@@ -39,7 +39,7 @@ from advisor.predict.profiles import Profile, kind_of, with_rate
 from advisor.predict.sets import OptionPredictor, is_by_physics, why_not_below_normal
 from advisor.runtime.processes import available_cores
 from advisor.settings import Settings
-from advisor_advice.answers import ModelAdvice, SetAdvisor, gpu_warnings
+from advisor_advice.answers import ModelAdvice, SetAdvisor, changed_jobs, gpu_warnings
 from advisor_advice.conditions import (
     AdvisorInputs,
     ProfileSet,
@@ -154,7 +154,7 @@ def _to_launch(
         forecast=_forecast(option.prediction, given.manifest, profile_set),
     )
     promised = _promising(_with_profiles(chosen, profile_set), profile_set, criteria)
-    return promised, (*_changed(jobs, profile_set), *given.warnings)
+    return promised, (*changed_jobs(jobs, profile_set.profiles), *given.warnings)
 
 
 def _promising(made: LaunchSet, profile_set: ProfileSet, criteria: Request) -> LaunchSet:
@@ -169,15 +169,6 @@ def _promising(made: LaunchSet, profile_set: ProfileSet, criteria: Request) -> L
         for part, profile in zip(made.parts, profile_set.profiles, strict=True)
     )
     return replace(made, parts=tuple(parts))
-
-
-def _changed(jobs: Iterable[Job], profile_set: ProfileSet) -> Iterable[str]:
-    """What is to be said of jobs that are not what was profiled; copies of one once."""
-    return dict.fromkeys(
-        f"the job file of {job.name} has changed since it was profiled: advisor profile {job.name}"
-        for job, profile in zip(jobs, profile_set.profiles, strict=True)
-        if not profile.is_of(job.job_hash)
-    )
 
 
 def criteria_of(
@@ -265,7 +256,7 @@ def with_forecast(
     notes = count_notes(pair, safeties, allow_unsafe=launch.request.allow_unsafe, joins=joins)
     expected, said = _expected(pair, profile_set, launch, settings)
     return _on_host(expected, profile_set, launch, settings), (
-        *_changed(pair.jobs, profile_set),
+        *changed_jobs(pair.jobs, profile_set.profiles),
         *said,
         *notes,
     )

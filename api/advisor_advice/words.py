@@ -1,8 +1,10 @@
 """Answers in words, as the command line prints them and the pages show them."""
 
+import shlex
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from advisor.core.gpu import (
     ADVISED_JOBS,
@@ -26,6 +28,7 @@ from advisor.core.wording import (
     counted,
     in_digits,
     less_or_more,
+    limit_words,
     limits_text,
     listed,
     percent,
@@ -73,7 +76,7 @@ def first_lines(given: ModelAdvice) -> Said:
         lines = (
             *_kept(shared, d),
             *_saved(d, d.sharing_option, shared),
-            *_risk_and_start(d, d.sharing_option, shared),
+            *_risk_and_start(given, d.sharing_option, shared),
         )
     else:
         lines = (*(_exclusive_lines(given) if is_pair else _separate_lines(given)), *_near(d))
@@ -256,7 +259,10 @@ def _hours(stp: float) -> str:
     return less_or_more(1 - 1 / stp, 0) if stp else "no end"
 
 
-def _risk_and_start(r: Decision, way: RatedSplit, option: Option) -> Iterator[tuple[str, str]]:
+def _risk_and_start(
+    given: ModelAdvice, way: RatedSplit, option: Option
+) -> Iterator[tuple[str, str]]:
+    r = given.decision
     needs, limit_w = needs_of(r), r.profiles[0].power_limit_w
     memory_mib, cores = needs.memory_mib, needs.host_cores
     of = f" of {limit_w:.0f}" if limit_w and not way.split.gpus else ""
@@ -270,7 +276,7 @@ def _risk_and_start(r: Decision, way: RatedSplit, option: Option) -> Iterator[tu
     if not option.isolates and not _is_pair(r):
         yield "Isolate", _isolated(r)
     yield from _near(r)
-    yield "Start", launch_command(r, way)
+    yield "Start", launch_command(given, way)
 
 
 def _exclusive_lines(given: ModelAdvice) -> Iterator[tuple[str, str]]:
@@ -327,27 +333,31 @@ def _isolated(r: Decision) -> str:
     return f"--isolate: time slicing, {saved} energy, the slowest job at {slowest}"
 
 
-def launch_command(r: Decision, option: RatedSplit) -> str:
+def launch_command(given: ModelAdvice, option: RatedSplit) -> str:
     """The command that runs the jobs so, for a shell."""
-    return f"advisor launch {launch_words(r.request, r.profiles, option.split)}"
+    d = given.decision
+    return f"advisor launch {launch_words(d.request, d.profiles, option.split)}{given.options}"
+
+
+def launch_options(profiles: Path | None, gpu_uuid: str | None) -> str:
+    """What `advisor launch` is given, too, to expect the same of the jobs."""
+    values = {"--profiles": profiles, "--gpu": gpu_uuid}
+    return "".join(f" {name} {shlex.quote(str(of))}" for name, of in values.items() if of)
 
 
 def launch_words(request: Request, profiles: Sequence[Profile], split: Split) -> str:
     """What `advisor launch` is given to start jobs at a split, which keep what was asked for."""
     jobs, wanted = [profile.job for profile in profiles], request.of(profiles)
-    every_ms, by_job_ms = wanted.default_max_p99_ms, wanted.max_p99_ms
-    least, watts = wanted.min_speed, wanted.max_power_w
+    least, limit_w = wanted.min_speed, profiles[0].power_limit_w if profiles[0].measured else None
     is_one = len(set(least.values())) == 1 and {*least} == {*jobs}
-    speeds = {"": least[jobs[0]]} if is_one else {f"{job}=": of for job, of in least.items()}
-    limits = (
-        *(f"--min-speed {job}{speed:.10g}" for job, speed in speeds.items()),
-        *(f"--max-p99 {most:.10g}ms" for most in (every_ms,) if most is not None),
-        *(f"--max-p99 {job}={most:.10g}ms" for job, most in by_job_ms.items()),
-        *(f"--max-power {most:.10g}" for most in (watts,) if most is not None),
-        *(f"--power-limit {p.power_limit_w:.10g}" for p in profiles[:1] if p.measured),
-        *(("--gpu 0,1",) if split.gpus else ()),
+    limits = limit_words(
+        {"": least[jobs[0]]} if is_one else least,
+        {"": wanted.default_max_p99_ms, **wanted.max_p99_ms},
+        wanted.max_power_w,
+        limit_w,
     )
-    return " ".join((as_requested(jobs), f"--split {split}", *limits))
+    gpus = ("--gpu 0,1",) if split.gpus else ()
+    return " ".join((as_requested(jobs), f"--split {split}", *limits, *gpus))
 
 
 def options_not_taken(r: Decision) -> Iterator[str]:

@@ -508,6 +508,7 @@ class Engine(Collector):
         return AdvisorInputs(
             profile_set=profile_set,
             model=await self._predictor(kept),
+            jobs_dir=self._settings.jobs_dir,
             checked=await self._checked(kept, profile_set),
             conditions=await self._conditions(kept, profile_set, gpu_uuid),
         )

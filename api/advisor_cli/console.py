@@ -158,12 +158,17 @@ def table_of(columns: Columns[T], rows: Iterable[T], whole: Collection[str] = ()
     return plain_table(headings, texts, whole)
 
 
+# Characters; longer ones are sentences.
+_SENTENCE = 60
+
+_SIGNS = {"left": "<", "right": ">"}
+
 # Characters; longer ones, such as paths, are broken where a table is too wide for the terminal.
 _LONGEST_WORD = 40
 
 
 def print_table(table: Table) -> None:
-    """Print a table; in a pipe nothing is cut off, and no line ends in spaces.
+    """Print a table; in a pipe a row is a line, and no column of sentences is filled with blanks.
 
     In a terminal the widest columns wrap, between words: names are there to be typed.
     """
@@ -172,11 +177,11 @@ def print_table(table: Table) -> None:
         console.width = max(console.width, _fit(table, console.width))
         console.print(table)
         return
-    console = plain_console(width=PIPE_WIDTH)
-    with console.capture() as drawn:
-        console.print(table)
-    for line in drawn.get().splitlines():
-        typer.echo(line.rstrip())
+    columns = [[str(cell) for cell in (of.header, *of.cells)] for of in table.columns]
+    widths = [width if (width := max(map(len, of))) <= _SENTENCE else 0 for of in columns]
+    for row in zip(*columns, strict=True):
+        cells = zip(row, widths, table.columns, strict=True)
+        say("  ".join(f"{t:{_SIGNS[of.justify]}{width}}" for t, width, of in cells).rstrip())
 
 
 def _fit(table: Table, most: int) -> int:

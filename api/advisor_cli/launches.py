@@ -23,7 +23,7 @@ from rich.live import Live
 from rich.text import Text
 
 from advisor.core.gpu import ADVISED_JOBS, UNIT_NAMES, Gpu, MemoryFit, read_bound, vendor_of
-from advisor.core.objectives import Interval, Prices
+from advisor.core.objectives import Interval, Policy, Prices
 from advisor.core.records import (
     FLAGS,
     FOREIGN_HOST,
@@ -40,6 +40,7 @@ from advisor.core.wording import (
     folded,
     in_digits,
     less_or_more,
+    limit_words,
     listed,
 )
 from advisor.errors import AdvisorError, InputError, JobError, NoSplitError, SourceError
@@ -436,9 +437,10 @@ class _Job:
 
 
 def end_screens(
-    status: LaunchStatus, observed: Sequence[Observation], prices: Prices
+    status: LaunchStatus, observed: Sequence[Observation], policy: Policy, spec: LaunchSpec
 ) -> Iterator[Said]:
     """A screen for each set of jobs that ran together, and how the launch ended once it has."""
+    prices = policy.prices
     begins = [n for n, o in enumerate(observed) if o.stretch == 0]
     together = [observed[n] for n in begins]
     began = tuple(job for job in status.jobs if job.joined_at is None)
@@ -462,8 +464,25 @@ def end_screens(
     if jobs:
         alone = " --alone" if any((job.mean_speed or 0.0) > FASTEST for job in began) else ""
         names, split = as_requested(job.job for job in began), split_of(began, status.sharing)
-        ending.append(("Again", f"advisor launch {names} --split {split}{alone}"))
+        limits = " ".join((f"--split {split}", *_limits(spec, status, policy)))
+        ending.append(("Again", f"advisor launch {names} {limits}{alone}"))
     yield Said(headline=_headline(status.state, last, jobs), lines=tuple(ending))
+
+
+def _limits(spec: LaunchSpec, status: LaunchStatus, policy: Policy) -> list[str]:
+    """What the jobs that began together had to keep, but for what they keep anyway."""
+    parts = spec.pairs[status.pair_number].parts
+    return limit_words(
+        {
+            part.job.name: part.min_speed
+            for part in parts
+            if part.min_speed not in (None, policy.min_speed)
+            and not (part.job.offered_rate and part.min_speed)
+        },
+        {p.job.name: p.max_p99_ms for p in parts if p.max_p99_ms != p.job.max_p99_ms},
+        parts[0].max_power_w,
+        spec.power_limit_w,
+    )
 
 
 def _seats(observation: Observation) -> list[tuple[str, float]]:
@@ -720,7 +739,8 @@ def show(launch_id: LaunchId, as_json: AsJson = False) -> None:
         return
     console = plain_console(highlight=False, width=None if sys.stdout.isatty() else PIPE_WIDTH)
     console.print(table(status, console.width))
-    for screen in end_screens(status, observations(folder), read_settings().policy.prices):
+    ran = observations(folder)
+    for screen in end_screens(status, ran, read_settings().policy, folder.read_spec()):
         print_screen(screen)
 
 
@@ -1028,7 +1048,7 @@ def _launch(spec: LaunchSpec, settings: Settings, *, detach: bool, as_json: bool
     with asking_to_stop(folder.ask_stop):
         status = _show_json(progress, folder) if as_json else show(progress)
     if not as_json:
-        for screen in end_screens(status, observations(folder), settings.policy.prices):
+        for screen in end_screens(status, observations(folder), settings.policy, spec):
             print_screen(screen)
     return exit_code(status)
 

@@ -35,7 +35,7 @@ from advisor.wire.answers import (
 from advisor.wire.requests import MOST_PLACED, PlacementRequest, QueuedJobs
 from advisor_advice.options import longest_p99_ms, min_speeds, read_works
 from advisor_advice.placing import place_jobs
-from advisor_advice.words import basis
+from advisor_advice.words import basis, launch_options
 from advisor_cli.console import (
     AsJson,
     Columns,
@@ -234,7 +234,9 @@ def place(
     if as_json:
         say(as_json_text(placement))
     else:
-        _show(placement, settings.policy.prices, pairs=pairs, schedule=schedule, notes=notes)
+        options = launch_options(limits.profiles, gpu_uuid)
+        prices = settings.policy.prices
+        _show(placement, prices, options, pairs=pairs, schedule=schedule, notes=notes)
 
 
 def _watts(text: str) -> float:
@@ -277,7 +279,7 @@ _FEW = 4
 
 
 def _show(
-    placement: Placement, prices: Prices, *, pairs: bool, schedule: bool, notes: bool
+    placement: Placement, prices: Prices, given: str, *, pairs: bool, schedule: bool, notes: bool
 ) -> None:
     queue, risks = placement.queue, placement.risks
     remarks = [remark for remark in _remarks(placement) if remark not in risks]
@@ -311,7 +313,7 @@ def _show(
         print_table(table_of(_PLAN_COLUMNS, plans.items()))
     if schedule:
         console.print(Text(when, style="bold"))
-        for line in _gpus(placement.sets, queue) if queue else _launches(placement):
+        for line in _gpus(placement.sets, queue) if queue else _launches(placement, given):
             console.print(Text(line), soft_wrap=True)
     if notes:
         print_list(console, "notes", "!", remarks)
@@ -411,11 +413,10 @@ def _seats(jobs: Iterable[PlacedJob | SeatedJob]) -> _Seats:
     return tuple(sorted((job.job, job.share_percent) for job in jobs))
 
 
-def _launches(placement: Placement) -> Iterator[str]:
+def _launches(placement: Placement, given: str) -> Iterator[str]:
     for seated in placement.sets:
-        how = (
-            f"advisor launch {seated.launch}" if len(seated.jobs) > 1 else f"{seated.launch} alone"
-        )
+        together = f"advisor launch {seated.launch}{given}"
+        how = together if len(seated.jobs) > 1 else f"{seated.launch} alone"
         yield from (f"  GPU {gpu:<5} {how}" for gpu in seated.gpus)
 
 

@@ -1,8 +1,9 @@
 """`advisor recommend` and `advisor replicas`: jobs, or copies of one job, on one GPU."""
 
-from collections.abc import Collection, Iterator
+import shlex
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Annotated
+from typing import Annotated, cast
 
 import typer
 from rich.text import Text
@@ -125,7 +126,8 @@ def recommend(
     if isinstance(result, Partners):
         if placer is not None:
             raise InputError("--as does not apply to 1 job", fix="name the other job, too")
-        say(as_json_text(result)) if as_json else _show_partners(result)
+        given = _given({"objective": objective, **asdict(options)})
+        say(as_json_text(result)) if as_json else _show_partners(result, given)
         return
     given, answer = result
     if options.gpu_uuid is not None and answer.card is None:
@@ -152,7 +154,18 @@ def _words_for(placer: str, d: Decision) -> Pasted:
     )
 
 
-def _show_partners(partners: Partners) -> None:
+def _given(options: Mapping[str, object]) -> str:
+    """Options of this command, for the next."""
+    each = (
+        (name.replace("_", "-"), f"{value:.10g}" if isinstance(value, float) else str(value))
+        for name, of in options.items()
+        for value in (cast("list[object]", of) if isinstance(of, list) else [of])
+        if value not in (None, False)
+    )
+    return "".join(f" --{name} {shlex.quote(value)}" for name, value in each)
+
+
+def _show_partners(partners: Partners, given: str) -> None:
     """Print partners, the best size alone and how many copies there is memory for."""
     job, best = partners.job, partners.partners
     number = f"{partners.looked_at} jobs"
@@ -181,7 +194,7 @@ def _show_partners(partners: Partners) -> None:
         if size
         else "needs the whole GPU",
         "Memory": "" if copies is None else f"enough for {copies} of it on one GPU",
-        "Next": f"advisor recommend {job} {best[0].partner}" if best else "",
+        "Next": f"advisor recommend {job} {best[0].partner}{given}" if best else "",
     }
     shown = tuple((name, line) for name, line in lines.items() if line)
     table = table_of(columns, best) if best else None
@@ -264,7 +277,7 @@ def _how(given: ModelAdvice) -> Iterator[str]:
         )
         yield from [f"on one GPU: {jobs}" for jobs in given.gpus] or [apart]
         return
-    yield f"{launch_command(r, option)}   # or by hand:"
+    yield f"{launch_command(given, option)}   # or by hand:"
     if option.sharing == "time-sliced":
         yield "# no MPS daemon may run for this GPU: they would be its clients"
     elif vendor_of(r.profiles[0].gpu_model) == "nvidia":

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from dataclasses import fields
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, cast
@@ -17,7 +18,7 @@ from host import FakeHost
 from page_blocks import Block, blocks
 from serving import Served, serving
 
-from advisor.client import Client
+from advisor.client import Client, LaunchRequest, PlacementRequest, RecommendationRequest
 
 DOCS = Path(__file__).parents[2] / "docs"
 ADDRESS = "http://127.0.0.1:8765"
@@ -131,6 +132,22 @@ def test_every_route_is_written_down() -> None:
     rest = [path for path in paths if path.startswith("/v1/") and "/launches" not in path]
     assert len(rest) >= 12
     assert not [path for path in rest if path not in text]
+
+
+@pytest.mark.parametrize(
+    ("page", "heading", "body"),
+    [
+        ("api.md", "## Recommendations", RecommendationRequest),
+        ("api.md", "## Placements", PlacementRequest),
+        ("launch-api.md", "# Launching over HTTP", LaunchRequest),
+    ],
+)
+def test_every_field_of_a_request_is_written_down(page: str, heading: str, body: Any) -> None:
+    """Under its heading; what a launch has in common with advice stands there alone."""
+    section = (DOCS / page).read_text().partition(f"{heading}\n")[2].partition("\n## ")[0]
+    common = {field.name for field in fields(RecommendationRequest) if body is LaunchRequest}
+    lacking = {field.name for field in fields(body) if f"`{field.name}`" not in section}
+    assert lacking <= common
 
 
 def assert_has(answer: Any, documented: Any, place: str = "") -> None:

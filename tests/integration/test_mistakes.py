@@ -16,6 +16,7 @@ from host import FAKES, FakeHost
 
 from advisor.core.wording import JsonFormatter, PrintableFormatter
 from advisor.formats.rows import to_row
+from advisor_cli.app import config
 from advisor_cli.console import plain_console, plain_table, print_table
 from advisor_data import open_store
 from advisor_data.bundled import bundled_pair_points, bundled_solo_points
@@ -276,6 +277,29 @@ def test_tables_and_lines_hold_markup_as_text(capsys: pytest.CaptureFixture[str]
     plain_console(width=200).print(MARKUP)
     said = capsys.readouterr().out
     assert (said.count(MARKUP), said.count("\n"), r"\nb" in said) == (3, 3, True)
+
+
+def test_a_pipe_is_not_filled_with_blanks(capsys: pytest.CaptureFixture[str]) -> None:
+    """Behind sentences; a row stays a line, and names and numbers stand below each other."""
+    rows = [["a-long-name", "5", "word " * 40, "do it"], ["b", "12", "short", ""]]
+    print_table(plain_table(["job", "count", "found", "fix"], rows))
+    assert capsys.readouterr().out.splitlines() == [
+        "job          count  found  fix",
+        f"a-long-name      5  {'word ' * 40}  do it",
+        "b               12  short",
+    ]
+
+
+def test_settings_fit_a_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the headings, which are bold, and the path of their file."""
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("TERM", "xterm")
+    config()
+    _, *lines, _ = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80
 
 
 def test_a_table_breaks_no_name(

@@ -507,6 +507,13 @@ def test_the_matrix_is_moved_over_by_arrows_and_leads_to_a_pair(
     assert all(name in visit.text("main") for name in names[:2])
 
 
+def test_savings_are_against_a_gpu_for_each_job() -> None:
+    """A server runs one after the other with nothing; a queue has none, and jobs stop so."""
+    scripts = (Path(__file__).parents[2] / "api/advisor_api/pages").glob("*.js")
+    said = {path.name for path in scripts if "one after the other" in path.read_text().lower()}
+    assert said == {"launch.js", "queue.js"}
+
+
 def test_a_job_shows_its_partners_and_its_copies(visit: Visit, served: RawServer) -> None:
     """As many copies as the API advises, one too many, and the partners that save most first."""
     visit.open("/job?name=mobilenet-train-b2&gpu=NVIDIA H200")

@@ -101,6 +101,30 @@ def test_what_is_printed_to_start_keeps_what_was_answered(
     assert parts == [(*(of(p) for of in keeps), d.request.max_power_w) for p in d.profiles]
 
 
+@pytest.mark.parametrize(
+    ("words", "printed"),
+    [
+        (
+            ("fft", "mobilenet-train-b2", "--gpu-uuid", "GPU-1"),
+            "--profiles 'my points.jsonl' --gpu GPU-1",
+        ),
+        (
+            ("fft", "--min-speed", "fft=0.5", "--memory", "80GiB", "--min-gain", "2%"),
+            "--min-speed fft=0.5 --memory 81920 --gpu-model H200 --min-gain 0.02",
+        ),
+    ],
+)
+def test_a_printed_command_repeats_the_options(
+    words: tuple[str, ...], printed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = Path("my points.jsonl")
+    write_points(path, bundled_solo_points({"fft", "mobilenet-train-b2"}))
+    file = ("--profiles", str(path)) if "--gpu-uuid" in words else ()
+    told = recommend(*words, "--gpu-model", "H200", *file)
+    assert printed in " ".join(told.replace("\\", "").split())
+
+
 ALIKE = (
     ("bert-train-b2", "triad"),  # to share
     ("bert-infer-b2", "vit-train"),  # for time

@@ -41,7 +41,7 @@ function partners(job, gpu, found) {
       "p",
       { class: "quiet-text" },
       own?.size ? `Alone it keeps ${percent(Math.min(own.size.speed, 1))} of its speed at ${own.size.share_percent}\u00a0% of the GPU. ` : "Alone it fills the GPU. ",
-      best.length ? `The ${best.length} best of ${found.jobs.length} jobs to share a GPU with, against one after the other. ` : "",
+      best.length ? `The ${best.length} best of ${found.jobs.length} jobs to share a GPU with, against each alone on a GPU. ` : "",
       link("All of them in the matrix", "/matrix", { gpu }),
     ),
     best.length ? table("Best partners", columns, best, { stacked: true }) : notice("", "There is no job that it should share a GPU with."),

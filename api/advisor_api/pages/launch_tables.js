@@ -28,7 +28,7 @@ export function standing(launch) {
       launch.starts_energy_j ? `since it took the GPU; ${energy(launch.starts_energy_j)} before jobs ran` : "since it took the GPU",
     ],
     ["Unwatched", launch.unwatched_s ? duration(launch.unwatched_s) : null, "between two looks at the jobs beyond 2 s"],
-    ["Energy saved", known(savedOf(launch), percent), `for the same work, against one after the other, ${ended ? "while all ran" : "over the last seconds"}`],
+    ["Energy saved", known(savedOf(launch), percent), `for the same work, against each job alone on a GPU, ${ended ? "while all ran" : "over the last seconds"}`],
     ["Saved in all", ledger && energy(ledger.alone_j - ledger.energy_j), "where a GPU that becomes free is off"],
     ["GPU time saved", ledger && duration(ledger.alone_s - ledger.held_s), "against a whole GPU for each job"],
     [

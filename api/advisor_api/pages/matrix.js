@@ -48,7 +48,7 @@ function draw(found, models, state) {
   const without = dark.filter(({ a, b }) => !large.includes(a) && !large.includes(b)).length;
   content.append(
     html("p", { class: "headline" }, `${matchMedia("(prefers-color-scheme: dark)").matches ? "Light" : "Dark"}: half of the GPU hours. ${number(dark.length)} of ${number(found.pairs.length)} pairs save ${percent(mean(dark.map((one) => one.time)))} of them on average; in ${number(without)} of these, each job needs at most half of the GPU.`),
-    html("p", { class: "quiet-text" }, `On the ${found.gpu_model}, ${number(counts[0])} pairs should share a GPU, and ${number(counts[1])} are a question of prices. Against one after the other; a cell opens the pair.`),
+    html("p", { class: "quiet-text" }, `On the ${found.gpu_model}, ${number(counts[0])} pairs should share a GPU, and ${number(counts[1])} are a question of prices. Against each job alone on a GPU; a cell opens the pair.`),
     found.left_out ? notice("", `${found.left_out} more jobs are left out: those measured here come first.`) : "",
     html(
       "div",

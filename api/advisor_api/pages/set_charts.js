@@ -17,7 +17,7 @@ export function charts(view, onpick) {
     ]),
     make(view, onpick, "Power", "W", 1, [["power", "", (o) => o.power_w]]),
     make(view, onpick, "Energy saved for the same work", "%", 100, [["power", "", (o) => o.energy_saved]]),
-    make(view, onpick, "Work an hour", "one after the other is 1", 1, [["power", "", (o) => o.stp]]),
+    make(view, onpick, "Work an hour", "one job alone is 1", 1, [["power", "", (o) => o.stp]]),
   ];
   const points = view.measured.length
     ? "Hollow marks were measured. "

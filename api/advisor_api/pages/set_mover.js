@@ -101,7 +101,7 @@ function nearest({ options }, chosen, i, level) {
 function shortcuts({ options, best, way }) {
   const found = [[`Best: ${best.split}`, best]];
   if (way !== best) found.push([`For time: ${way.split}`, way]);
-  const named = { "50/50": "50/50", uncapped: "No limits", "time-sliced": "Time-sliced", exclusive: "One after the other" };
+  const named = { "50/50": "50/50", uncapped: "No limits", "time-sliced": "Time-sliced", exclusive: "Each alone" };
   for (const option of options) {
     if (option.split in named && option !== best && option !== way) found.push([named[option.split], option]);
   }

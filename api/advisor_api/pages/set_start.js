@@ -33,7 +33,7 @@ export function start(view, option, rows) {
 }
 
 function command({ names, request }, { sharing, split }) {
-  if (sharing === "exclusive") return `# each alone on the GPU, one after the other: ${names.join(", ")}`;
+  if (sharing === "exclusive") return `# each alone on a GPU: ${names.join(", ")}`;
   const { jobs, max_p99_ms: p99, max_power_w: watts } = request;
   const limits = [
     ...new Set(jobs.filter((one) => one.min_speed !== null).map((one) => ` --min-speed ${one.job}=${one.min_speed}`)),

@@ -25,7 +25,7 @@ export function readout(view, option) {
     ]),
     row("Power, W", "power_w", (o) => o.power_w, (m) => m.power_w),
     { ...row("Energy saved for the same work, %", "energy_saved", (o) => o.energy_saved, (m) => m.energy_saved, 100), best: points(option, best) },
-    row("Work an hour, one after the other is 1", "stp", (o) => o.stp, (m) => m.stp),
+    row("Work an hour, one job alone is 1", "stp", (o) => o.stp, (m) => m.stp),
   ];
   const columns = [
     { name: `At ${option.split}`, cell: (r) => r.name },

@@ -15,7 +15,7 @@ export const OBJECTIVES = {
   "max-min": { title: "Speed of the slower job", unit: "of its full speed", scale: 1 },
 };
 
-export const SHARING_WORDS = { uncapped: "without limits", "time-sliced": "time-sliced", exclusive: "one after the other" };
+export const SHARING_WORDS = { uncapped: "without limits", "time-sliced": "time-sliced", exclusive: "alone on a GPU" };
 
 // Percent: shares are rounded to whole SMs.
 const WHOLE_WITHIN = 1.6;
@@ -46,7 +46,7 @@ export function tail({ jobs }) {
   return known.length ? known.reduce((worst, p99) => (p99.value > worst.value ? p99 : worst)) : null;
 }
 
-// One after the other each job runs as it does alone.
+// On a GPU of its own each job runs as it does alone.
 export function slowest({ jobs, sharing }) {
   if (sharing === "exclusive") return { job: jobs[0].job, speed: { value: 1 } };
   return jobs.reduce((worst, job) => (job.speed.value < worst.speed.value ? job : worst));

@@ -66,6 +66,17 @@ def test_a_request_becomes_what_the_arithmetic_takes(tmp_path: Path) -> None:
     assert request_of(RecommendationRequest.of("a", "b"), settings).policy == policy
 
 
+def test_a_job_file_that_changed_since_its_profile_is_named(tmp_path: Path) -> None:
+    """Of a bundled profile, a faulty file and one that is as it was measured nothing is said."""
+    for job in "abc":
+        (tmp_path / f"{job}.yaml").write_text(f"command: {job}{':' * (job == 'c')}\n")
+    of_jobs = profiles(*(profile(job, job_hash="0") for job in "abbcd"), bundled=["a"])
+    set_advisor = SetAdvisor.of(replace(known(model(), of_jobs), jobs_dir=tmp_path))
+    warnings = set_advisor.advise(RecommendationRequest.of(*"abbcd"), ANY).warnings
+    assert warnings[0] == ("the job file of b has changed since it was profiled: advisor profile b")
+    assert len([text for text in warnings if "job file" in text]) == 1
+
+
 @pytest.mark.parametrize(
     ("outside", "said"),
     [
@@ -311,7 +322,7 @@ def test_a_server_keeps_its_demand(settings: Settings) -> None:
     fills: Any = {"columns": {"sm_active_percent": SHARES}}
     served = profiles(profile("a", serving=SERVING, **fills), profile("b", **fills))
     assert sizes(placed(settings, asked(replace(SHORT, min_speed=0.0), LONG), served)) == [2]
-    with pytest.raises(InputError, match=r"a cannot be given work\. a server has a demand"):
+    with pytest.raises(InputError, match=r"work where a runs.*--deadline"):
         placed(settings, found=served)
 
 

@@ -11,8 +11,9 @@ from advised import settings_of
 from command_line import Advisor
 from golden import Golden
 
+from advisor.core.gpu import Split
 from advisor.core.job import Job
-from advisor.core.objectives import NO_PRICES, Interval, Prices
+from advisor.core.objectives import NO_PRICES, POLICY, Interval, Policy, Prices
 from advisor.core.records import Observation, ObservedPart
 from advisor.launch.run_queue import (
     EndedJob,
@@ -22,7 +23,16 @@ from advisor.launch.run_queue import (
     QueueRecord,
     open_queue,
 )
-from advisor.launch.spec import Drift, Forecast, JobForecast, JobStatus, LaunchPart, LaunchStatus
+from advisor.launch.spec import (
+    Drift,
+    Forecast,
+    JobForecast,
+    JobStatus,
+    LaunchPart,
+    LaunchSet,
+    LaunchSpec,
+    LaunchStatus,
+)
 from advisor_advice.queue import QueueLook, QueueRun
 from advisor_cli.console import plain_console, print_screen
 from advisor_cli.launches import (
@@ -63,6 +73,17 @@ OVER = LaunchStatus(
     launch_id="20261125-030728-cb7096", state="finished", updated_at="", gpu_model="NVIDIA H200",
     jobs=(ENDED, replace(ENDED, job="score", steps=72_000)), forecast=FORECAST,
 )  # fmt: skip
+BEGAN = LaunchSet(
+    split=Split((50.0, 50.0)),
+    parts=(
+        LaunchPart(job=Job(name="train", command=("train",)), min_speed=POLICY.min_speed),
+        LaunchPart(
+            job=Job(name="score", command=("score",), offered_rate=9.0, max_p99_ms=50.0),
+            min_speed=0.977, max_p99_ms=50.0,
+        ),
+    ),
+)  # fmt: skip
+SPEC = LaunchSpec(launch_id="L", gpu="0", pairs=(BEGAN,) * 3)
 RUNS = replace(
     OVER, state="running", pairs=2, power_w=450, work_per_joule=0.001, energy_saved=0.08,
     predicted_power_w=FORECAST.power_w, overlap_s=12, energy_j=5400, stranded_unit_s=76,
@@ -207,7 +228,7 @@ def shown(scene: str, capsys: pytest.CaptureFixture[str]) -> str:
         plain_console(width=width).print(table(of, width))
     print(line(of))
     for prices in (NO_PRICES, Prices(gpu_hour=2.5, kwh=0.15)) if of is OVER else (NO_PRICES,):
-        for screen in end_screens(of, observed, prices):
+        for screen in end_screens(of, observed, Policy(prices=prices), SPEC):
             print_screen(screen)
     lines: Iterator[str] = (text.rstrip() for text in capsys.readouterr().out.splitlines())
     return "".join(f"{text}\n" for text in lines)
@@ -219,6 +240,18 @@ def test_scene(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     GOLDEN.check(scene, shown(scene, capsys))
+
+
+def test_again_repeats_the_limits_that_were_given() -> None:
+    """Beside defaults, the demand of a server and the promise of its job file."""
+    train, score = BEGAN.parts
+    parts = (replace(train, min_speed=0.5, max_power_w=500.0), replace(score, max_p99_ms=20.0))
+    spec = replace(SPEC, pairs=(replace(BEGAN, parts=parts),), power_limit_w=600.0)
+    (screen,) = end_screens(OVER, [SEEN], POLICY, spec)
+    assert dict(screen.lines)["Again"] == (
+        "advisor launch train score --split 50/50 --min-speed train=0.5 --max-p99 score=20ms "
+        "--max-power 500 --power-limit 600"
+    )
 
 
 def test_lines_are_said_at_changes(capsys: pytest.CaptureFixture[str]) -> None:
