@@ -164,7 +164,7 @@ class SoloPoint(Measured):
         """What was seen of a job that had the whole GPU to itself, by columns of a point."""
         active = columns.get("sm_active_percent", WHOLE)
         waits = (columns.get("job_cpu_percent") or 0.0) >= CORE_PERCENT and active < IDLE_PERCENT
-        return cls(
+        point = cls(
             job=job.name,
             mode="uncapped",
             share_percent=WHOLE,
@@ -180,6 +180,19 @@ class SoloPoint(Measured):
             flags=(WATCHED, CPU_BOUND) if waits else (WATCHED,),
             **columns,
         )
+        per_unit = job.kernels_per_unit if job.progress.unit == point.rate_unit else None
+        return point.with_declared(per_unit) if per_unit else point
+
+    def with_declared(self, kernels_per_unit: float) -> "SoloPoint":
+        """The point with kernels as its job file declares them.
+
+        A kernel keeps others off for its part of the time in which the GPU is busy with the job.
+        """
+        busy = self.gpu_busy_percent or self.sm_active_percent or 0.0
+        if not (self.rate and busy):
+            return self
+        hold_s = busy / WHOLE / (kernels_per_unit * self.rate)
+        return replace(self, kernels_per_unit=kernels_per_unit, kernel_hold_s=hold_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -505,6 +505,7 @@ class Account:
         first: The stretch of all that began together, or of one that began alone.
         stretches: The first one; each next one is of the two or more jobs that ran together after
             a job had ended or joined.
+        alone: That of the job that was left alone; None: none was.
         promised: Forecast of the running jobs; None: there is none.
         kept: What they did since then.
         renewed: Why it is promised since then; empty: since they began.
@@ -522,6 +523,7 @@ class Account:
         self._begin = self._read = metered
         self.first = Stretch(jobs, range(len(jobs)), now.at_s, metered)
         self.stretches = [self.first]
+        self.alone: Stretch | None = None
         self.promise(None, self.first.numbers)
         self._first_steps = self._shared_steps = self._read_steps = _steps(jobs)
         self._unread_steps = tuple(0.0 for _ in jobs)
@@ -560,6 +562,10 @@ class Account:
             self.stretches.append(Stretch(self._jobs, numbers, self._last_s, before))
         if numbers == self.stretches[-1].numbers:
             self.stretches[-1].add(now, passed_s, self._read)
+        elif len(numbers) == 1:
+            if self.alone is None or self.alone.numbers != numbers:
+                self.alone = Stretch(self._jobs, numbers, self._last_s, before)
+            self.alone.add(now, passed_s, self._read)
         self._last_s = now.at_s
         if len(running) < len(self._jobs) or len(self._jobs) > len(self.first.numbers):
             self.rest_s += passed_s

@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import astuple, replace
-from datetime import datetime, timedelta
 from functools import partial
 from statistics import fmean
 from typing import Any
@@ -32,7 +31,6 @@ from advisor.core.records import (
 )
 from advisor.core.wording import in_digits
 from advisor.errors import AdvisorError
-from advisor.formats.moments import to_exact_text
 from advisor.launch.account import Stretch, energy_saved, relative, work_per_joule
 from advisor.launch.folder import DRAFT, LaunchFolder, append_observation, draft_observations
 from advisor.launch.set_monitor import SetMonitor
@@ -466,21 +464,19 @@ class Keeper:
                 self._warn(f"the observation is not in the store: {error}")
 
     def _solo_points(self) -> Iterator[SoloPoint]:
-        """The point of the only job, or of the one of two without limits that was left.
+        """The point of the only job, or of the one without a limit that was left.
 
         Where it ran for long enough and nothing speaks against it.
         """
         monitor, account = self._monitor, self._monitor.account
-        stretch, ended = account.first, monitor.first_ended
-        n, *others = sorted(range(len(monitor.jobs)), key=ended.__contains__)
-        (rate, *_), power_w, measured_s = stretch.rates(), stretch.power_w(), stretch.settled_s()
-        begun = datetime.fromisoformat(stretch.started_at)
-        if others:
-            begun += timedelta(seconds=stretch.overlap_s)
-            rate, measured_s = monitor.jobs[n].rest.rate(), account.rest_s
-            power_w = account.rest_energy_j and account.rest_energy_j / measured_s
-        several = len(others) > 1 or any(job.gpus > 1 for job in monitor.pair.jobs)
-        is_sound = not (several or stretch.flags or monitor.is_void or account.foreign())
+        stretch = account.first if len(monitor.jobs) == 1 else account.alone
+        if stretch is None:
+            return
+        (n,), (rate,), power_w = stretch.numbers, stretch.rates(), stretch.power_w()
+        several = any(job.gpus > 1 for job in monitor.pair.jobs)
+        flagged = any(one.flags for one in (*account.stretches, stretch))
+        is_sound = not (several or flagged or monitor.is_void or account.foreign())
+        measured_s = stretch.settled_s()
         if is_sound and self._alone and measured_s >= KEPT_S and rate and power_w is not None:
             part = monitor.pair.parts[n]
             yield SoloPoint.watched(
@@ -490,10 +486,10 @@ class Keeper:
                 rate_unit=part.job.progress.unit,
                 power_w=power_w,
                 idle_power_w=part.idle_power_w,
-                latency_p50_ms=None if others else stretch.latency_ms(n, 50),
-                latency_p99_ms=None if others else stretch.latency_ms(n, 99),
+                latency_p50_ms=stretch.latency_ms(n, 50),
+                latency_p99_ms=stretch.latency_ms(n, 99),
                 window_s=measured_s,
-                started_at=to_exact_text(begun),
+                started_at=stretch.started_at,
                 run=self._folder.launch_id,
                 **self._alone,
             )

@@ -6,7 +6,7 @@ such a burst waits all the same.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from advisor.core.records import SoloPoint
@@ -39,12 +39,18 @@ class Kernels:
         per_unit: Kernels of one unit of progress; may be below 1.
         hold_s: Time for which one kernel keeps kernels of other processes off the GPU, s.
         source: How they are known: counted beside a probe of short kernels, by CUPTI as the job
-            file declares, fitted to windows that the job shared, or guessed from its profile.
+            file declares, fitted to windows that the job shared, guessed from its profile, or in
+            one of these ways on another GPU model.
     """
 
     per_unit: float
     hold_s: float
-    source: Literal["probe", "counted", "fitted", "guessed"]
+    source: Literal["probe", "counted", "fitted", "guessed", "elsewhere"]
+
+
+def elsewhere(kernels: Kernels | None) -> Kernels | None:
+    """The same on another GPU model: as many for a unit of progress, each taken to last as long."""
+    return kernels and replace(kernels, source="elsewhere")
 
 
 @dataclass(frozen=True, slots=True)

@@ -588,6 +588,7 @@ def _of_physics(profiles: Sequence[Profile], measured: MeasuredTogether | None) 
     for source, basis in (
         ("fitted", "were not counted, and are taken from its launches"),
         ("counted", "are those that its job file declares"),
+        ("elsewhere", "were counted on another GPU model, and are taken to last as long here"),
     ):
         if of := sorted({p.job for p in profiles if p.kernels and p.kernels.source == source}):
             yield f"kernels of {', '.join(of)} {basis}"

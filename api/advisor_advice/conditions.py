@@ -99,11 +99,14 @@ class ProfileSet:
     Attributes:
         bundled: Names of the jobs whose profile came with advisor.
         other_models: On which all of them were profiled, too.
+        only_on: Cards of the host to whose rates they were brought: what was measured of them
+            together counts from there alone. Empty: from anywhere.
     """
 
     profiles: tuple[Profile, ...]
     bundled: tuple[str, ...]
     other_models: tuple[str, ...] = ()
+    only_on: frozenset[str] = frozenset()
 
     @property
     def a(self) -> Profile:
@@ -814,12 +817,13 @@ def read_conditions(
     *,
     any_of: bool = False,
     newest: Sequence[Observation] = (),
+    only_on: Collection[str] = (),
 ) -> Conditions:
     """The conditions of a host for these jobs, from its store and from what comes with advisor.
 
     The card is None where it is not known: the only one of its model that jobs were launched on,
     if there is just one. The driver is None where it is that of the newest launch. `any_of` and
-    `newest` are as in `measured_windows`.
+    `newest` are as in `measured_windows`; `only_on` as of a `ProfileSet`.
 
     Raises:
         StoreError: the store, or what a check found, cannot be read.
@@ -831,6 +835,11 @@ def read_conditions(
             gpu_model, gpu_uuid or experience.only_card(gpu_model), store
         )
         windows = measured_windows(profiles, checks, store, any_of=any_of, newest=newest)
+    if only_on:
+        windows = {
+            jobs: tuple(window for window in of if window.gpu_uuid in only_on)
+            for jobs, of in windows.items()
+        }
     outdated = dict(conditions.outdated)
     if driver is not None:
         outdated[gpu_model] = outdated_check(settings.home, gpu_model, {"driver": driver})
@@ -1218,6 +1227,12 @@ class AdvisorInputs:
             jobs_dir=settings.jobs_dir,
             checked=profile_set.checked(settings),
             conditions=read_conditions(
-                settings, model, profile_set.profiles, gpu_uuid, any_of=any_of, newest=newest
+                settings,
+                model,
+                profile_set.profiles,
+                gpu_uuid,
+                any_of=any_of,
+                newest=newest,
+                only_on=profile_set.only_on,
             ),
         )

@@ -204,7 +204,7 @@ def _criteria(
 
 
 def _profiles_for(names: Sequence[str], launch: ResolvedLaunch, settings: Settings) -> ProfileSet:
-    return find_profiles(
+    profile_set = find_profiles(
         names,
         settings,
         launch.gpu_model,
@@ -213,6 +213,53 @@ def _profiles_for(names: Sequence[str], launch: ResolvedLaunch, settings: Settin
         # That the card is to have, or has where it was seen.
         power_limit_w=launch.request.power_limit_w or (launch.card and launch.card.power_limit_w),
     )
+    if launch.card is None:
+        return profile_set
+    of_host = _host_factors(profile_set, launch.card, settings)
+    factors = [of_host[n][0] if n in of_host else 1.0 for n in range(len(names))]
+    return _at_factors(profile_set, factors, launch.card)
+
+
+def _host_factors(
+    profile_set: ProfileSet, card: Gpu, settings: Settings
+) -> dict[int, tuple[float, float]]:
+    """Rate alone on this host over that of the profile, of jobs that were profiled on others.
+
+    By the job's number, with the standard deviation of the logarithm. What serves a demand serves
+    the same anywhere.
+
+    Raises:
+        StoreError: the store cannot be read.
+    """
+    cards, factors = {card.uuid, *card.beside}, dict[int, tuple[float, float]]()
+    for n, profile in enumerate(profile_set.profiles):
+        if (kind := kind_of(profile)) in RATE_SPREADS and profile.gpu_uuids.isdisjoint(cards):
+            here = [p for p in stored_points(settings, [profile.job]) if p.gpu_uuid in cards]
+            log_factor, spread = host_factor(kind, profile, here)
+            factors[n] = math.exp(log_factor), spread
+    return factors
+
+
+def _at_factors(profile_set: ProfileSet, factors: Sequence[float], card: Gpu) -> ProfileSet:
+    """The jobs at their rates alone on this host, so many times those of the profiles.
+
+    What was measured of them together on other hosts was at other rates, and does not count where
+    these differ by more than those of jobs that fill the GPU do.
+    """
+    profiles = tuple(map(_at_factor, profile_set.profiles, factors))
+    most = max(abs(math.log(factor)) for factor in factors)
+    is_near = most <= RATE_SPREADS["filling"][0]
+    cards = frozenset[str]() if is_near else frozenset({card.uuid, *card.beside})
+    return replace(profile_set, profiles=profiles, only_on=cards)
+
+
+def _at_factor(profile: Profile, factor: float) -> Profile:
+    brought = with_rate(profile, factor * profile.whole_gpu_rate)
+    if brought is profile:
+        return profile
+    # The same job: what it did beside others on this host was at this rate.
+    measured = profile.measured and _at_factor(profile.measured, factor)
+    return replace(brought, job=profile.job, measured=measured)
 
 
 def with_forecast(
@@ -299,7 +346,12 @@ def _predicted(
     """
     predictor = Registry(settings.home / "models").open_champion()
     conditions = read_conditions(
-        settings, predictor, profile_set.profiles, card and card.uuid, card and card.driver
+        settings,
+        predictor,
+        profile_set.profiles,
+        card and card.uuid,
+        card and card.driver,
+        only_on=profile_set.only_on,
     )
     filled, assumed = profile_set.with_idle_power_filled(predictor.manifest.fill)
     model, profiles = conditions.applied(OptionPredictor(predictor), filled.profiles)
@@ -332,15 +384,25 @@ def renewed(
         several_gpus=True,
         power_limit_w=gpu.power_limit_w,
     )
-    at_rates = (
-        with_rate(profile, demand or part.solo_rate or profile.whole_gpu_rate)
-        for profile, part, demand in zip(profile_set.profiles, pair.parts, demands, strict=True)
+    profile_set = _as_alone_here(profile_set, pair, gpu)
+    at_demands = (
+        with_rate(profile, demand) if demand else profile
+        for profile, demand in zip(profile_set.profiles, demands, strict=True)
     )
-    profile_set = replace(profile_set, profiles=tuple(at_rates))
+    profile_set = replace(profile_set, profiles=tuple(at_demands))
     expected, manifest, _ = _predicted(pair, profile_set, gpu, settings)
     if (forecast := _forecast(expected, manifest, profile_set)) is None:
         raise InputError("a job has no rate alone, so nothing is expected of it at any demand")
     return _as_here(pair, forecast, demands), _broken(pair, expected)
+
+
+def _as_alone_here(profile_set: ProfileSet, pair: LaunchSet, gpu: Gpu) -> ProfileSet:
+    """The jobs at the rates alone that the launch knows."""
+    factors = [
+        (part.solo_rate or profile.whole_gpu_rate) / profile.whole_gpu_rate
+        for profile, part in zip(profile_set.profiles, pair.parts, strict=True)
+    ]
+    return _at_factors(profile_set, factors, gpu)
 
 
 def _as_here(pair: LaunchSet, forecast: Forecast, demands: Sequence[float | None] = ()) -> Forecast:
@@ -372,6 +434,7 @@ def better(
     profile_set = find_profiles(names, settings, gpu.model, power_limit_w=gpu.power_limit_w)
     if len(pair.parts) == 1:
         return _whole(pair, profile_set, gpu)
+    profile_set = _as_alone_here(profile_set, pair, gpu)
     set_advisor = SetAdvisor.of(
         AdvisorInputs.read(profile_set, settings, gpu.uuid, newest=observations)
     )
@@ -498,25 +561,19 @@ def _with_profiles(pair: LaunchSet, profile_set: ProfileSet) -> LaunchSet:
 def _on_host(
     pair: LaunchSet, profile_set: ProfileSet, launch: ResolvedLaunch, settings: Settings
 ) -> LaunchSet:
-    """The set at the rates of this host, where profiles of its jobs were measured on others.
-
-    Ranges of rates then hold what hosts differ by; relative speeds stay as they are, and what
-    serves a demand serves the same anywhere.
+    """The set with ranges that hold what hosts differ by, where profiles are of other hosts.
 
     Raises:
         StoreError: the store cannot be read.
     """
     if launch.card is None:
         return pair
-    cards = {launch.card.uuid, *launch.card.beside}
     for n, profile in enumerate(profile_set.profiles):
-        if (kind := kind_of(profile)) not in RATE_SPREADS or pair.parts[n].solo_rate is None:
-            continue
-        pair = with_part(pair, n, window_spread=RATE_SPREADS[kind][1])
-        if profile.gpu_uuids.isdisjoint(cards):
-            here = [p for p in stored_points(settings, [profile.job]) if p.gpu_uuid in cards]
-            log_factor, spread = host_factor(kind, profile, here)
-            pair = at_rate(pair, n, math.exp(log_factor), spread)
+        if (kind := kind_of(profile)) in RATE_SPREADS and pair.parts[n].solo_rate is not None:
+            pair = with_part(pair, n, window_spread=RATE_SPREADS[kind][1])
+    for n, (_, spread) in _host_factors(profile_set, launch.card, settings).items():
+        if pair.parts[n].solo_rate is not None:
+            pair = at_rate(pair, n, 1.0, spread)
     return pair
 
 

@@ -85,11 +85,7 @@ def first_lines(given: ModelAdvice) -> Said:
     # All speeds, also those alone, are at the limit that was asked for.
     if d.profiles[0].measured:
         card = f"{card} at {d.profiles[0].power_limit_w:g} W"
-    measured = basis(
-        given.measured if d.sharing_option else None,
-        dict.fromkeys(p.job for p in d.profiles if SINGLE_WINDOW in p.flags),
-        is_prior=any(PRIOR in p.flags for p in d.profiles),
-    )
+    measured = basis_of(d.profiles, given.measured if d.sharing_option else None)
     return Said(
         headline=f"{_verdict(d, 0 if shared else len(given.gpus))} ({card}). {measured}",
         lines=(
@@ -138,6 +134,12 @@ def basis(
         return basis_text
     text = measured.text
     return text.capitalize() if measured.at_choice else f"{basis_text}; other splits {text}"
+
+
+def basis_of(profiles: Sequence[Profile], measured: MeasuredTogether | None = None) -> str:
+    """The same by the profiles of the jobs."""
+    by_window = dict.fromkeys(p.job for p in profiles if SINGLE_WINDOW in p.flags)
+    return basis(measured, by_window, is_prior=any(PRIOR in p.flags for p in profiles))
 
 
 def _kept(way: Option, d: Decision) -> Iterator[tuple[str, str]]:

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from advisor.core.gpu import CARD_UNITS, MEMORY_MIB, WHOLE, Gpu, named_model, vendor_of
 from advisor.core.job import Job
-from advisor.core.records import grouped
+from advisor.core.records import SINGLE_WINDOW, grouped
 from advisor.core.wording import as_requested, count_of, energy_text, less_or_more, listed
 from advisor.errors import STOPPED, InputError, JobError, NoSplitError
 from advisor.formats.moments import duration_text
@@ -36,6 +36,7 @@ from advisor_advice.launching import TRY_S, ResolvedLaunch, frozen
 from advisor_advice.options import every_job, job_requests, longest_p99_ms, read_works
 from advisor_advice.placing import check_deadline
 from advisor_advice.queue import QueueCard, QueueLook, QueueRun
+from advisor_advice.words import basis_of
 from advisor_cli.console import (
     AsJson,
     Columns,
@@ -297,11 +298,13 @@ class _RunPlan:
     waiting: tuple[str, ...]
     spare_s: Mapping[str, float]
     alone: Mapping[str, str]
+    basis: str | None
 
     def screen(self) -> Said:
         number = len(self.first) + len(self.waiting)
         run = f", {len(self.running)} running" if self.running else ""
         headline = f"DRY RUN: {count_of(number, 'job')}{run}; nothing is started."
+        headline = " ".join(filter(None, (headline, self.basis)))
         return Said(headline=headline, lines=tuple(self._lines()))
 
     def _lines(self) -> Iterator[tuple[str, str]]:
@@ -535,11 +538,13 @@ def run(
                 waiting=tuple(_left(look, first)),
                 spare_s={n: queue.spare_s(n) for n in _left(look, first) if n in due_s},
                 alone=_alone(queue.cards),
+                basis=_basis(queue.cards),
             )
             say(as_json_text(plan)) if as_json else print_screen(plan.screen())
             return
         if not as_json:
-            say_lines((f"! {text}" for text in _alone_texts(_alone(cards))), err=True)
+            texts = filter(None, (*_alone_texts(_alone(cards)), _basis(cards)))
+            say_lines((f"! {text}" for text in texts), err=True)
         state = _follow(queue, as_json=as_json)
     if not as_json:
         print_screen(end_screen(state))
@@ -628,6 +633,12 @@ def _left(look: QueueLook, first: Sequence[tuple[QueueCard, tuple[LaunchSet, ...
 
 def _alone(cards: Sequence[QueueCard]) -> dict[str, str]:
     return {name: why for card in cards for name, why in card.lacking.items()}
+
+
+def _basis(cards: Sequence[QueueCard]) -> str | None:
+    """What speeds rest on, where that is no whole profile; None: all are of profiles."""
+    profiles = [profile for card in cards for profile in card.profiles.values()]
+    return basis_of(profiles) if any(SINGLE_WINDOW in p.flags for p in profiles) else None
 
 
 def _first_jobs(card: QueueCard, made: LaunchSet) -> list[_RunJob]:

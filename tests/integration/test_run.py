@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import signal
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,11 @@ from launched import await_nobody, processes_of, wait_for_line
 from reading import answer_of, some
 from waiting import eventually
 
+from advisor.core.gpu import WHOLE
+from advisor.core.records import WATCHED
 from advisor.launch.folder import LaunchFolder
 from advisor_data import open_store
+from advisor_data.bundled import bundled_solo_points
 
 pytestmark = pytest.mark.slow
 
@@ -190,7 +194,9 @@ def test_dry_run_starts_nothing(h100: FakeHost) -> None:
         "waiting",
         "spare_s",
         "alone",
+        "basis",
     }
+    assert plan["basis"] is None
     assert (set(plan["first"][0]), plan["first"][0]["job"]) == (JOB_KEYS, "bert-serve-10")
     assert sorted([job["job"] for job in plan["first"]] + plan["waiting"]) == sorted(TWELVE)
     assert set(plan["alone"]) == {"home-made"}
@@ -200,6 +206,21 @@ def test_dry_run_starts_nothing(h100: FakeHost) -> None:
     assert "GPU 0 home-made no limit Alone home-made shares no GPU: home-made has no" in shown
     assert not (h100.folder / "home" / "launches").exists()
     assert processes_of(h100) == {}
+
+
+def test_what_only_a_window_says_of_a_job_is_told(h100: FakeHost) -> None:
+    h100.write_job("seen")
+    window = next(
+        point for point in bundled_solo_points({"bert-train-b2"}) if point.share_percent == WHOLE
+    )
+    with open_store(None, h100.folder / "home") as store:
+        store.add(
+            [replace(window, job="seen", flags=(WATCHED,), gpu_model="NVIDIA H100 80GB HBM3")]
+        )
+    asked = ("run", "seen", "resnet50-train-b2", "--dry-run")
+    assert h100.answer(*asked)["basis"] == "Estimated from one window of seen"
+    shown = " ".join(h100.advisor(*asked).stdout.split())
+    assert "nothing is started. Estimated from one window of seen" in shown
 
 
 def test_dry_run_plans_for_gpus_that_are_not_here(h100: FakeHost) -> None:

@@ -940,23 +940,12 @@ def _with_kernels(
 def _with_declared_kernels(
     points: Sequence[SoloPoint], job: Job | None, store: Store, reporter: Reporter
 ) -> list[SoloPoint]:
-    """The points with kernels per unit as the job's file declares them, where no probe counted any.
-
-    A kernel keeps others off for its part of the time in which the GPU is busy with the job.
-    """
+    """The points with kernels per unit as the job's file declares them, where no probe counted."""
     whole = [point for point in points if point.share_percent == WHOLE and point.rate]
     per_unit = job.kernels_per_unit if job else None
     if not (whole and per_unit) or any(point.kernels_per_unit for point in whole):
         return [*points]
-    busy_percent = {p: p.gpu_busy_percent or p.sm_active_percent or 0.0 for p in whole}
-    renewed = {
-        point: replace(
-            point,
-            kernels_per_unit=per_unit,
-            kernel_hold_s=busy / WHOLE / (per_unit * point.rate),
-        )
-        for point, busy in busy_percent.items()
-    }
+    renewed = {point: point.with_declared(per_unit) for point in whole}
     store.add(renewed.values(), renew=True)
     reporter.phase(f"kernels per unit are those of the job file: {per_unit:g}")
     return [renewed.get(point, point) for point in points]

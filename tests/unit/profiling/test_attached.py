@@ -6,6 +6,7 @@ import threading
 from collections.abc import Generator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from unittest.mock import Mock
 
 import pytest
@@ -24,14 +25,16 @@ US, ANOTHER = (os.getpid(),), (os.getppid(),)
 CARD = Gpu(uuid="GPU-1", model="NVIDIA H200", power_limit_w=700.0)
 
 
-def alone(told: ProgressSource | None, kept: list[SoloPoint] | None = None) -> SoloWatch:
+def alone(
+    told: ProgressSource | None, kept: list[SoloPoint] | None = None, **job: Any
+) -> SoloWatch:
     """This process, as the job `train`; what is kept of it goes to `kept`."""
 
     def keep(_pid: int, _job: Job, point: SoloPoint) -> None:
         if kept is not None:
             kept.append(point)
 
-    return SoloWatch(os.getpid(), Job(name="train", command=("train",)), told, keep)
+    return SoloWatch(os.getpid(), Job(name="train", command=("train",), **job), told, keep)
 
 
 class Page(http.server.BaseHTTPRequestHandler):
@@ -184,6 +187,18 @@ def test_a_job_alone_is_kept_in_one_growing_window() -> None:
     assert (last.flags, last.share_percent, last.rate) == ((WATCHED,), 100, pytest.approx(5.0))
     assert (last.power_w, last.idle_power_w, last.memory_used_mib) == (300.0, 70.0, 5000.0)
     assert (last.sm_active_percent, last.dram_active_percent) == (40.0, None)
+
+
+def test_kernels_that_a_job_file_declares_are_those_of_a_job_that_is_seen() -> None:
+    """A kernel lasts its part of the busy time; in the unit of the file, where that is counted."""
+    kept = list[SoloPoint]()
+    counted = ProgressSource(ProgressSettings(), lambda: None)
+    for source in (counted, None):
+        one = alone(source, kept, kernels_per_unit=8.0)
+        for second in range(0, 70, 2):
+            one.add(second, one_look(), source and 5.0 * second, None)
+    assert [point.kernels_per_unit for point in kept] == [8.0, None]
+    assert kept[0].kernel_hold_s == pytest.approx(0.4 / (8 * 5))
 
 
 def test_nothing_is_kept_of_a_job_beside_another_or_that_stands_still() -> None:

@@ -14,7 +14,7 @@ from hypothesis import given, strategies as st
 from scripted_jobs import GPU, Clock, Meter, Script, Watch
 
 import advisor
-from advisor.core.gpu import EQUAL, UNCAPPED, Split
+from advisor.core.gpu import EQUAL, UNCAPPED, Split, without_limits
 from advisor.core.job import Job, ProgressSettings, Reported
 from advisor.core.objectives import Interval
 from advisor.core.records import WATCHED, Observation, Record, SoloPoint
@@ -492,7 +492,7 @@ def test_a_job_that_had_the_gpu_to_itself_is_kept_as_seen(
 def test_who_is_left_without_a_limit_is_kept_as_seen(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, split: Split, seconds: int, names: list[str]
 ) -> None:
-    """Of two jobs, for a minute at least: its own pace and watts, not those of both."""
+    """For a minute at least: its own pace and watts, not those of both."""
     later = Script(steps=lambda s: 20.0 * s if s < 30 else 600 + 60.0 * (s - 30))
     watch = Watch(monkeypatch, Script(ends_s=30.0), later, split=split)
     kept = kept_of(watch, monkeypatch, tmp_path, seconds)
@@ -500,8 +500,20 @@ def test_who_is_left_without_a_limit_is_kept_as_seen(
     assert [point.job for point in points] == names
     for point in points:
         assert (point.rate, point.power_w) == (pytest.approx(60.0), pytest.approx(400.0))
-        assert point.window_s == pytest.approx(120, abs=2)
+        assert point.window_s == pytest.approx(117, abs=2), "without the first seconds"
         assert point.started_at > watch.monitor.account.first.started_at
+
+
+def test_the_last_of_three_is_kept_as_seen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Of the time after the second end, at its own pace; not the two that were left before."""
+    jobs = tuple(Job(name=name, command=("true",)) for name in "abc")
+    last = Script(steps=lambda s: 20.0 * s if s < 50 else 1000 + 60.0 * (s - 50))
+    scripts = Script(ends_s=30.0), last, Script(ends_s=50.0)
+    watch = Watch(monkeypatch, *scripts, jobs=jobs, split=without_limits("uncapped", 3))
+    kept = kept_of(watch, monkeypatch, tmp_path, 150)
+    (point,) = [one for one in kept if isinstance(one, SoloPoint)]
+    assert (point.job, point.rate) == ("b", pytest.approx(60.0))
+    assert point.window_s == pytest.approx(97, abs=2)
 
 
 # Energy of a launch from taking its GPU, with its starts told apart, on a clock of its own.

@@ -96,6 +96,16 @@ def test_only_points_of_the_newest_program_count(points: list[SoloPoint], rate: 
     assert (made.whole_gpu_rate, JOB_CHANGED in made.flags) == (rate, True)
 
 
+def test_kernels_that_another_gpu_model_counted_are_told_apart() -> None:
+    counted = {"kernels_per_unit": 4.0, "kernel_hold_s": 1e-3, "kernels_per_unit_stderr": 0.1}
+    there = of_program("one", 1, 1.0, gpu_model="Other", **counted)
+    made = make_profiles([*of_program("one", 2, 1.0), *there])
+    sources = {
+        model: profile.kernels.source for (_, model), profile in made.items() if profile.kernels
+    }
+    assert sources == {"Card": "elsewhere", "Other": "probe"}
+
+
 def test_points_of_one_program_or_none_are_all_used() -> None:
     """On another GPU model the older program is the newest, and its kernels are others."""
     both = [*of_program("one", 1, 1.0), *of_program("one", 2, 3.0)]

@@ -16,6 +16,7 @@ from advisor.core.gpu import Split, without_limits
 from advisor.core.objectives import Interval, Policy, Prices, Work
 from advisor.decide.limits import Request
 from advisor.errors import InputError, NoSplitError
+from advisor.predict.kernels import Kernels
 from advisor.predict.measured import Window
 from advisor.predict.profiles import Profile, Serving
 from advisor.settings import Settings, read_settings
@@ -96,6 +97,14 @@ def test_where_profiles_come_from_is_said() -> None:
     warnings = SetAdvisor.of(known(MODEL, found)).answer(ANY).warnings
     assert any(text.startswith("all were profiled on Old and Older, too") for text in warnings)
     assert "bundled, so measured with random input, on which power depends: b" in warnings
+
+
+def test_kernels_of_another_gpu_model_are_said_to_be() -> None:
+    elsewhere = Kernels(per_unit=2.0, hold_s=1e-3, source="elsewhere")
+    of = profiles(profile("a", kernels=elsewhere), profile("b"), profile("c"))
+    warnings = SetAdvisor.of(known(MODEL, of)).answer(ANY).warnings
+    said = "kernels of a were counted on another GPU model, and are taken to last as long here"
+    assert said in warnings
 
 
 def test_the_idle_power_of_the_model_stands_in() -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import astuple, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from advisor.wire.requests import JobRequest, LaunchRequest
 from advisor_advice.forecasting import better, recommended, renewed, with_forecast, with_kept
 from advisor_advice.launching import ResolvedLaunch
 from advisor_data import open_store
+from advisor_data.bundled import bundled_solo_points
 from advisor_models.registry import Registry
 
 A, B = (Job(name=name, command=("true",)) for name in "ab")
@@ -123,11 +125,12 @@ def profiled(settings: Settings) -> Settings:
     return settings
 
 
-def test_a_split_that_does_more_beyond_its_range_is_offered(profiled: Settings) -> None:
-    """Of 400 / 300 and 600 / 350 of the work alone for its energy, each with 10 % on both sides."""
+def test_a_split_that_does_more_beyond_its_range_is_offered(profiled: Settings, use: Use) -> None:
+    """`a` draws at most 700 W at its rate here, for 400 W by the profile; 10 % on both sides."""
+    use(model({BEST: (0.6, 0.9, 330.0), EQUAL: (0.5, 0.5, 300.0)}))
     offer, made = better(running(EQUAL, min_speed=0.5), (), HERE, profiled)
     assert (offer.split, offer.refused) == ("30/70", None)
-    assert offer.text == "29 % more work per joule (5 to 57)"
+    assert offer.text == "29 % more work per joule (5 to 58)"
     assert made and made.forecast  # noqa: PT018 both narrow the types
     assert (made.split, made.alone_s) == (BEST, None)
     assert [(part.units, part.share_rate, part.min_speed) for part in made.parts] == [
@@ -143,7 +146,7 @@ WHOLE = Split((100.0,))
     ("pair", "made", "said"),
     [
         (running(BEST), None, "they run at the best split that is known: 30/70"),
-        (running(NEAR), None, "30/70 is not known to do more: 17 % more work per joule (-4 to 43)"),
+        (running(NEAR), None, "30/70 is not known to do more: 13 % more work per joule (-7 to 38)"),
         (running(EQUAL, min_speed=0.7), None,
          "no split of them saves anything and keeps all limits"),
         # At 30 % it draws 190 W for 0.3 of the rate, on the whole GPU 400 W for all of it.
@@ -431,3 +434,35 @@ def test_rates_of_another_hosts_profile_may_be_what_hosts_differ_by(
     pair, _ = with_forecast(launch_set(EQUAL), wanted(path, seen=seen), settings)
     faster, other = (part.solo_rate or 0.0 for part in pair.parts)
     assert 100 == other < faster < 143
+
+
+@pytest.mark.parametrize(
+    ("filler", "job"), [("triad", "vit-train-b2"), ("matmul-bf16", "albert-train-b2")]
+)
+def test_on_a_slower_host_a_filler_leaves_a_job_the_rate_it_leaves_anywhere(
+    filler: str, job: str, settings: Settings
+) -> None:
+    """As the law says of it at its rate there: it does not lose twice what the host takes.
+
+    The same with `--alone`. What was measured of the two elsewhere was at another rate.
+    """
+    jobs = [Job(name=name, command=("true",)) for name in (job, filler)]
+    asked = partial(wanted, None, _asked(job), _asked(filler))
+    cards = Gpu(uuid="GPU-9", model="NVIDIA H200", units_total=132)
+    anywhere, _ = with_forecast(launch_set(UNCAPPED, *jobs), asked(), settings)
+    slow = [
+        replace(point, gpu_uuid="GPU-9", rate=0.5 * point.rate, run=f"here-{n}")
+        for n in range(20)
+        for point in bundled_solo_points({job})
+        if (point.share_percent, point.gpu_model) == (100.0, cards.model)
+    ]
+    with open_store(None, settings.home) as store:
+        store.add(slow)
+    here, _ = with_forecast(launch_set(UNCAPPED, *jobs), asked(seen=cards), settings)
+    assert anywhere.forecast
+    assert here.forecast
+    before, after = (pair.forecast.jobs[0] for pair in (anywhere, here) if pair.forecast)
+    assert after.solo_rate < 0.6 * before.solo_rate
+    assert 0.7 * before.rate.value < after.rate.value < before.rate.value
+    alone, _ = renewed(here, (None, None), cards, settings)
+    assert alone.jobs[0].rate.value == pytest.approx(after.rate.value)
