@@ -249,8 +249,9 @@ class SetAdvisor:
             if wire_request.running
             else None
         )
-        is_alone = len(wire_request.names) == 1
-        given = self._copies(request) if is_alone else self.answer(request, there)
+        given = (
+            self._copies(request) if len(wire_request.names) == 1 else self.answer(request, there)
+        )
         profile_set, jobs_dir = self.inputs.profile_set, self.inputs.jobs_dir
         local = [p for p in profile_set.profiles if p.job not in profile_set.bundled]
         files = (jobs_dir and _job_file(profile.job, jobs_dir) for profile in local)

@@ -95,7 +95,7 @@ def _check_job(option: str, job: str, jobs: Sequence[str]) -> None:
 
 
 def min_speeds(options: Sequence[str], jobs: Sequence[str]) -> dict[str, float]:
-    """The minimum speed of each job that has one, `JOB=0.5` or `0.5` for all; the last word counts.
+    """The minimum speed of each job that has one, `JOB=0.5` or `50%` for all; the last word counts.
 
     Raises:
         InputError: an option has no number, or names no job of these.
@@ -103,10 +103,13 @@ def min_speeds(options: Sequence[str], jobs: Sequence[str]) -> dict[str, float]:
     least: dict[str, float] = {}
     for option in options:
         job, _, number = option.rpartition("=")
-        try:
-            speed = float(number)
-        except ValueError as error:
-            raise _no_number(option, job, number, jobs[0]) from error
+        with InputError.instead_of(
+            ValueError,
+            f"--min-speed {option} has no number",
+            why="",
+            fix=f"write --min-speed {jobs[0]}=0.5, or 50%",
+        ):
+            speed = float(number.removesuffix("%")) / (100 if number.endswith("%") else 1)
         _check_job(f"--min-speed {option}", job, jobs)
         least |= dict.fromkeys([job] if job else jobs, speed)
     return least
@@ -128,18 +131,6 @@ def read_works(
     return works
 
 
-def _no_number(option: str, job: str, number: str, first: str) -> InputError:
-    percent = number.removesuffix("%")
-    if percent != number and percent.replace(".", "", 1).isdecimal():
-        part = f"{float(percent) / 100:g}"
-        return InputError(
-            f"--min-speed {option} is in percent",
-            why="a speed is a part of the job's speed alone on the whole GPU",
-            fix=f"write --min-speed {job}={part}" if job else f"write --min-speed {part}",
-        )
-    return InputError(f"--min-speed {option} has no number", fix=f"write --min-speed {first}=0.5")
-
-
 def longest_p99_ms(
     options: Sequence[str], jobs: Sequence[str]
 ) -> tuple[dict[str, float], float | None]:
@@ -150,18 +141,15 @@ def longest_p99_ms(
     Raises:
         InputError: an option has no time with its unit, or names no job of these.
     """
-    by_job: dict[str, float] = {}
-    for_all: float | None = None
+    longest_ms: dict[str, float] = {}
     for option in options:
         if not (match := _OPTION.fullmatch(option)):
             raise InputError(
                 f"--max-p99 {option} has no time with a unit",
                 fix=f"write --max-p99 {jobs[0]}=50ms, or --max-p99 50ms for all that serve",
             )
-        job, longest_ms = match[1], float(match[2]) * (1000 if match[3] == "s" else 1)
-        _check_job(f"--max-p99 {option}", job or "", jobs)
-        if job is None:
-            for_all = longest_ms
-        else:
-            by_job[job] = longest_ms
-    return by_job, for_all
+        job = match[1] or ""
+        _check_job(f"--max-p99 {option}", job, jobs)
+        longest_ms[job] = float(match[2]) * (1000 if match[3] == "s" else 1)
+    for_all_ms = longest_ms.pop("", None)
+    return longest_ms, for_all_ms

@@ -161,8 +161,6 @@ def table_of(columns: Columns[T], rows: Iterable[T], whole: Collection[str] = ()
 # Characters; longer ones are sentences.
 _SENTENCE = 60
 
-_SIGNS = {"left": "<", "right": ">"}
-
 # Characters; longer ones, such as paths, are broken where a table is too wide for the terminal.
 _LONGEST_WORD = 40
 
@@ -179,9 +177,10 @@ def print_table(table: Table) -> None:
         return
     columns = [[str(cell) for cell in (of.header, *of.cells)] for of in table.columns]
     widths = [width if (width := max(map(len, of))) <= _SENTENCE else 0 for of in columns]
+    signs = [">" if of.justify == "right" else "<" for of in table.columns]
     for row in zip(*columns, strict=True):
-        cells = zip(row, widths, table.columns, strict=True)
-        say("  ".join(f"{t:{_SIGNS[of.justify]}{width}}" for t, width, of in cells).rstrip())
+        cells = zip(row, signs, widths, strict=True)
+        say("  ".join(f"{text:{sign}{width}}" for text, sign, width in cells).rstrip())
 
 
 def _fit(table: Table, most: int) -> int:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import Advisor, answered
+from command_line import Advisor
 from in_process import Api, error_of, running
 from new_database import keep
 from reading import answer_of
@@ -272,37 +272,6 @@ def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
 
 def jobs(server: dict[str, Any], other: dict[str, Any]) -> list[dict[str, Any]]:
     return [{"job": name, **of_job} for name, of_job in zip(SERVED, (server, other), strict=True)]
-
-
-@pytest.mark.parametrize(
-    ("more", "own", "options"),
-    [
-        ({}, {}, []),
-        ({"max_p99_ms": 240}, {}, ["--max-p99", "240ms"]),
-        ({}, {"max_p99_ms": 240}, ["--max-p99", "server=0.24s"]),
-    ],
-)
-def test_both_doors_give_the_same_answer(
-    api: Api,
-    advisor: Advisor,
-    tmp_path: Path,
-    more: dict[str, Any],
-    own: dict[str, Any],
-    options: list[str],
-) -> None:
-    """No split at which the server is too slow alone; it may be off, and need not be."""
-    pair = jobs({"min_speed": 0.0, **own}, {"min_speed": 0.1})
-    answer = api.post(URL, {"jobs": pair, "objective": "throughput", "every": True, **more})
-    least = ["--min-speed", "server=0", "--min-speed", "triad=0.1", "--objective", "throughput"]
-    keep(tmp_path / "home", *points())
-    assert answer == answered(advisor, "recommend", *SERVED, *options, *least, "--all")
-    assert answer["choice"]["sharing"] != "exclusive"
-    if more or own:
-        slow = [o for o in answer["candidates"] if o["jobs"][0]["share_percent"] <= 20]
-        assert slow
-        for option in slow:
-            assert any("a p99 latency of" in text for text in option["violations"])
-    assert any("p99 latency of server" in text for text in answer["warnings"])
 
 
 @pytest.mark.parametrize(
