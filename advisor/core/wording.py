@@ -75,13 +75,13 @@ def limits_text(jobs: Iterable[str], shares_percent: Iterable[float]) -> str:
 
 def option_words(options: Mapping[str, object]) -> str:
     """Options of a command that are given, each with a blank in front; lists are repeated."""
-    each = (
-        (name.replace("_", "-"), f"{value:.10g}" if isinstance(value, float) else str(value))
+    return "".join(
+        f" --{name.replace('_', '-')} "
+        + shlex.quote(f"{value:.10g}" if isinstance(value, float) else str(value))
         for name, of in options.items()
         for value in (cast("list[object]", of) if isinstance(of, list) else [of])
         if value not in (None, False)
     )
-    return "".join(f" --{name} {shlex.quote(value)}" for name, value in each)
 
 
 def below_normal_text(jobs: Iterable[str]) -> str:

@@ -404,8 +404,11 @@ def promised_p99_ms(jobs: Iterable[str], jobs_dir: Path) -> dict[str, float]:
 
     A job without a file, or with a faulty one, has promised nothing: advice needs no job files.
     """
-    files = ((job, _job_file(job, jobs_dir, b"max_p99_ms")) for job in jobs)
-    return {job: file.max_p99_ms for job, file in files if file and file.max_p99_ms is not None}
+    return {
+        job: file.max_p99_ms
+        for job in jobs
+        if (file := _job_file(job, jobs_dir, b"max_p99_ms")) and file.max_p99_ms is not None
+    }
 
 
 def changed_jobs(jobs: Iterable[Job | None], profiles: Iterable[Profile]) -> Iterable[str]:
@@ -430,13 +433,12 @@ def _job_file(job: str, jobs_dir: Path, holds: bytes = b"") -> Job | None:
 def _read(name: str, _changed_ns: int, holds: bytes) -> Job | None:
     """A service is asked thousands of times of the same files; one takes 2 ms to read."""
     path = Path(name)
-    if holds not in path.read_bytes():
-        return None
-    # Loading YAML takes a tenth of a short answer.
-    from advisor.formats.job_file import load_job
-
     with suppress(InputError):
-        return load_job(path)
+        if holds in path.read_bytes():
+            # Loading YAML takes a tenth of a short answer.
+            from advisor.formats.job_file import load_job
+
+            return load_job(path)
     return None
 
 

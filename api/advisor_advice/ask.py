@@ -176,8 +176,7 @@ def _answer(
         given = advised(set_advisor, wire_request, request)
     else:
         given = set_advisor.advise(wire_request, request)
-    options = option_words({"profiles": file, "gpu": wire_request.gpu_uuid})
-    given = replace(given, options=options)
+    given = replace(given, options=option_words({"profiles": file, "gpu": wire_request.gpu_uuid}))
     return given, recommendation(given, wire_request)
 
 

@@ -2,7 +2,7 @@
 
 import numbers
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
 from advisor.errors import InputError
@@ -100,19 +100,7 @@ def min_speeds(options: Sequence[str], jobs: Sequence[str]) -> dict[str, float]:
     Raises:
         InputError: an option has no number, or names no job of these.
     """
-    least: dict[str, float] = {}
-    for option in options:
-        job, _, number = option.rpartition("=")
-        with InputError.instead_of(
-            ValueError,
-            f"--min-speed {option} has no number",
-            why="",
-            fix=f"write --min-speed {jobs[0]}=0.5, or 50%",
-        ):
-            speed = float(number.removesuffix("%")) / (100 if number.endswith("%") else 1)
-        _check_job(f"--min-speed {option}", job, jobs)
-        least |= dict.fromkeys([job] if job else jobs, speed)
-    return least
+    return _by_job("--min-speed", options, jobs, _read_speed)
 
 
 def read_works(
@@ -123,12 +111,25 @@ def read_works(
     Raises:
         InputError: no time, or a job that is not there.
     """
-    works: dict[str, float] = {}
+    return _by_job(flag, options, names, read_duration)
+
+
+def _by_job(
+    flag: str, options: Sequence[str], jobs: Sequence[str], read: Callable[[str], float]
+) -> dict[str, float]:
+    values: dict[str, float] = {}
     for option in options:
-        name, _, time = option.rpartition("=")
-        _check_job(f"{flag} {option}", name, names)
-        works |= dict.fromkeys([name] if name else names, read_duration(time))
-    return works
+        job, _, text = option.rpartition("=")
+        _check_job(f"{flag} {option}", job, jobs)
+        values |= dict.fromkeys([job] if job else jobs, read(text))
+    return values
+
+
+def _read_speed(text: str) -> float:
+    with InputError.instead_of(
+        ValueError, f"--min-speed {text} has no number", why="", fix="write 0.5, 50% or JOB=0.5"
+    ):
+        return float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
 
 
 def longest_p99_ms(

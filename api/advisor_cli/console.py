@@ -177,10 +177,12 @@ def print_table(table: Table) -> None:
         return
     columns = [[str(cell) for cell in (of.header, *of.cells)] for of in table.columns]
     widths = [width if (width := max(map(len, of))) <= _SENTENCE else 0 for of in columns]
-    signs = [">" if of.justify == "right" else "<" for of in table.columns]
+    forms = [
+        f"{'>' if of.justify == 'right' else '<'}{width}"
+        for of, width in zip(table.columns, widths, strict=True)
+    ]
     for row in zip(*columns, strict=True):
-        cells = zip(row, signs, widths, strict=True)
-        say("  ".join(f"{text:{sign}{width}}" for text, sign, width in cells).rstrip())
+        say("  ".join(map(format, row, forms)).rstrip())
 
 
 def _fit(table: Table, most: int) -> int:

@@ -465,10 +465,10 @@ def end_screens(
     ending += [("Drift", text)] if (text := _drift_text(status)) else []
     ending += _whole(status)
     if jobs:
-        alone = " --alone" if any((job.mean_speed or 0.0) > FASTEST for job in began) else ""
+        is_faster = any((job.mean_speed or 0.0) > FASTEST for job in began)
         names, split = as_requested(job.job for job in began), split_of(began, status.sharing)
-        limits = _limits(spec, status, policy)
-        ending.append(("Again", f"advisor launch {names} --split {split}{limits}{alone}"))
+        how = f"--split {split}{_limits(spec, status, policy)}{' --alone' * is_faster}"
+        ending.append(("Again", f"advisor launch {names} {how}"))
     yield Said(headline=_headline(status.state, last, jobs), lines=tuple(ending))
 
 

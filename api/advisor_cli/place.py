@@ -408,8 +408,11 @@ def _seats(jobs: Iterable[PlacedJob | SeatedJob]) -> _Seats:
 
 def _launches(placement: Placement, given: str) -> Iterator[str]:
     for seated in placement.sets:
-        together = f"advisor launch {seated.launch}{given}"
-        how = together if len(seated.jobs) > 1 else f"{seated.launch} alone"
+        how = (
+            f"advisor launch {seated.launch}{given}"
+            if len(seated.jobs) > 1
+            else f"{seated.launch} alone"
+        )
         yield from (f"  GPU {gpu:<5} {how}" for gpu in seated.gpus)
 
 

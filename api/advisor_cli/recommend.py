@@ -126,8 +126,9 @@ def recommend(
     if isinstance(result, Partners):
         if placer is not None:
             raise InputError("--as does not apply to 1 job", fix="name the other job, too")
-        given = option_words({"objective": objective, **asdict(options)})
-        say(as_json_text(result)) if as_json else _show_partners(result, given)
+        say(as_json_text(result)) if as_json else _show_partners(
+            result, option_words({"objective": objective, **asdict(options)})
+        )
         return
     given, answer = result
     if options.gpu_uuid is not None and answer.card is None:

@@ -164,6 +164,9 @@ _PLACED_WRONG: list[tuple[dict[str, Any], str]] = [
 
 _WRONG: list[tuple[str, str | dict[str, Any], str]] = [
     (URL, bad("fft", "gemn"), "similar names: gemm"),
+    (URL, bad(*GOOD, max_p99_ms=50), "no latency of fft or gemm was measured"),
+    (URL, bad(*GOOD, max_p99_ms=0), "max_p99_ms"),
+    (URL, bad(*GOOD, max_p99_ms="50ms"), "max_p99_ms"),
     (URL, bad(), "jobs: "),
     (URL, bad(*["fft"] * 8), "jobs: "),
     (URL, {"jobs": [{"job": "fft", "copies": 8}]}, "jobs[0].copies"),

@@ -16,6 +16,7 @@ from host import FAKES, FakeHost
 
 from advisor.core.wording import JsonFormatter, PrintableFormatter
 from advisor.formats.rows import to_row
+from advisor_cli.app import config
 from advisor_cli.console import plain_console, plain_table, print_table
 from advisor_data import open_store
 from advisor_data.bundled import bundled_pair_points, bundled_solo_points
@@ -26,10 +27,9 @@ from advisor_data.bundled import bundled_pair_points, bundled_solo_points
     [
         (("profile", "triad", "--gpu", "replay", "--units", "13"), 2, "ask for 12 or 14."),
         (("place", "--jobs", "nofile.txt", "--gpus", "2"), 2, "nofile.txt cannot be read"),
-        (("recommend", "gemm", "triad", "--min-speed", "half"), 2, "--min-speed gemm=0.5, or 50%."),
         (("recommend", "gemm", "triad", "--min-speed", "gemm=150%"), 2, "speed of 1.5 for gemm"),
         (("recommend", "gemm", "triad", "--min-speed", "half"), 2, "half has no number"),
-        (("place", "gemm:four", "--gpus", "2"), 2, "write gemm:40 for forty of gemm"),
+        (("place", "gemm:four", "--gpus", "2"), 2, "write NAME, NAME:40 for forty"),
         (("recommend", "gemm", "triad", "--objective", "energy"), 2, "did you mean energy"),
         (("recommend", "gemm", "triad", "--min-gain", "3"), 2, "did you mean 3%?"),
         (("place", "gemm", "--gpus", "1", "--min-gain", "little"), 2, "write 0.03, or 3%"),
@@ -287,6 +287,18 @@ def test_a_pipe_is_not_filled_with_blanks(capsys: pytest.CaptureFixture[str]) ->
         f"a-long-name      5  {'word ' * 40}  do it",
         "b               12  short",
     ]
+
+
+def test_settings_fit_a_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the headings, which are bold, and the path of their file."""
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("TERM", "xterm")
+    config()
+    _, *lines, _ = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80
 
 
 def test_a_table_breaks_no_name(
