@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import PurePath
+from typing import cast
 
 from advisor.errors import InputError
 
@@ -72,25 +73,15 @@ def limits_text(jobs: Iterable[str], shares_percent: Iterable[float]) -> str:
     return counted(f"{job}@{share:.3g}" for job, share in seats if share < 100)
 
 
-def limit_words(
-    speeds: Mapping[str, float | None],
-    tails_ms: Mapping[str, float | None],
-    most_w: float | None,
-    limit_w: float | None,
-) -> list[str]:
-    """Options of `advisor launch` for what jobs must keep, by name of job; '' are all of them."""
-    limits = (
-        ("--min-speed", speeds, ""),
-        ("--max-p99", tails_ms, "ms"),
-        ("--max-power", {"": most_w}, ""),
-        ("--power-limit", {"": limit_w}, ""),
+def option_words(options: Mapping[str, object]) -> str:
+    """Options of a command that are given, each with a blank in front; lists are repeated."""
+    return "".join(
+        f" --{name.replace('_', '-')} "
+        + shlex.quote(f"{value:.10g}" if isinstance(value, float) else str(value))
+        for name, of in options.items()
+        for value in (cast("list[object]", of) if isinstance(of, list) else [of])
+        if value not in (None, False)
     )
-    return [
-        f"{option} {f'{job}=' if job else ''}{value:.10g}{unit}"
-        for option, values, unit in limits
-        for job, value in values.items()
-        if value is not None
-    ]
 
 
 def below_normal_text(jobs: Iterable[str]) -> str:

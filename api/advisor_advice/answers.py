@@ -249,8 +249,9 @@ class SetAdvisor:
             if wire_request.running
             else None
         )
-        is_alone = len(wire_request.names) == 1
-        given = self._copies(request) if is_alone else self.answer(request, there)
+        given = (
+            self._copies(request) if len(wire_request.names) == 1 else self.answer(request, there)
+        )
         profile_set, jobs_dir = self.inputs.profile_set, self.inputs.jobs_dir
         local = [p for p in profile_set.profiles if p.job not in profile_set.bundled]
         files = (jobs_dir and _job_file(profile.job, jobs_dir) for profile in local)
@@ -403,8 +404,11 @@ def promised_p99_ms(jobs: Iterable[str], jobs_dir: Path) -> dict[str, float]:
 
     A job without a file, or with a faulty one, has promised nothing: advice needs no job files.
     """
-    files = ((job, _job_file(job, jobs_dir, b"max_p99_ms")) for job in jobs)
-    return {job: file.max_p99_ms for job, file in files if file and file.max_p99_ms is not None}
+    return {
+        job: file.max_p99_ms
+        for job in jobs
+        if (file := _job_file(job, jobs_dir, b"max_p99_ms")) and file.max_p99_ms is not None
+    }
 
 
 def changed_jobs(jobs: Iterable[Job | None], profiles: Iterable[Profile]) -> Iterable[str]:
@@ -429,13 +433,12 @@ def _job_file(job: str, jobs_dir: Path, holds: bytes = b"") -> Job | None:
 def _read(name: str, _changed_ns: int, holds: bytes) -> Job | None:
     """A service is asked thousands of times of the same files; one takes 2 ms to read."""
     path = Path(name)
-    if holds not in path.read_bytes():
-        return None
-    # Loading YAML takes a tenth of a short answer.
-    from advisor.formats.job_file import load_job
-
     with suppress(InputError):
-        return load_job(path)
+        if holds in path.read_bytes():
+            # Loading YAML takes a tenth of a short answer.
+            from advisor.formats.job_file import load_job
+
+            return load_job(path)
     return None
 
 

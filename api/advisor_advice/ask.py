@@ -8,6 +8,7 @@ from typing import Any, ParamSpec
 
 from advisor.core.gpu import ADVISED_JOBS, MOST_JOBS, parse_memory_mib
 from advisor.core.objectives import read_gain
+from advisor.core.wording import option_words
 from advisor.decide.limits import Request
 from advisor.errors import InputError
 from advisor.settings import Settings, read_settings
@@ -29,7 +30,7 @@ from advisor_advice.options import (
     read_works,
     words,
 )
-from advisor_advice.words import launch_options, recommendation, said
+from advisor_advice.words import recommendation, said
 
 P = ParamSpec("P")
 
@@ -175,7 +176,7 @@ def _answer(
         given = advised(set_advisor, wire_request, request)
     else:
         given = set_advisor.advise(wire_request, request)
-    given = replace(given, options=launch_options(file, wire_request.gpu_uuid))
+    given = replace(given, options=option_words({"profiles": file, "gpu": wire_request.gpu_uuid}))
     return given, recommendation(given, wire_request)
 
 

@@ -2,7 +2,7 @@
 
 import numbers
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
 from advisor.errors import InputError
@@ -95,21 +95,12 @@ def _check_job(option: str, job: str, jobs: Sequence[str]) -> None:
 
 
 def min_speeds(options: Sequence[str], jobs: Sequence[str]) -> dict[str, float]:
-    """The minimum speed of each job that has one, `JOB=0.5` or `0.5` for all; the last word counts.
+    """The minimum speed of each job that has one, `JOB=0.5` or `50%` for all; the last word counts.
 
     Raises:
         InputError: an option has no number, or names no job of these.
     """
-    least: dict[str, float] = {}
-    for option in options:
-        job, _, number = option.rpartition("=")
-        try:
-            speed = float(number)
-        except ValueError as error:
-            raise _no_number(option, job, number, jobs[0]) from error
-        _check_job(f"--min-speed {option}", job, jobs)
-        least |= dict.fromkeys([job] if job else jobs, speed)
-    return least
+    return _by_job("--min-speed", options, jobs, _read_speed)
 
 
 def read_works(
@@ -120,24 +111,25 @@ def read_works(
     Raises:
         InputError: no time, or a job that is not there.
     """
-    works: dict[str, float] = {}
+    return _by_job(flag, options, names, read_duration)
+
+
+def _by_job(
+    flag: str, options: Sequence[str], jobs: Sequence[str], read: Callable[[str], float]
+) -> dict[str, float]:
+    values: dict[str, float] = {}
     for option in options:
-        name, _, time = option.rpartition("=")
-        _check_job(f"{flag} {option}", name, names)
-        works |= dict.fromkeys([name] if name else names, read_duration(time))
-    return works
+        job, _, text = option.rpartition("=")
+        _check_job(f"{flag} {option}", job, jobs)
+        values |= dict.fromkeys([job] if job else jobs, read(text))
+    return values
 
 
-def _no_number(option: str, job: str, number: str, first: str) -> InputError:
-    percent = number.removesuffix("%")
-    if percent != number and percent.replace(".", "", 1).isdecimal():
-        part = f"{float(percent) / 100:g}"
-        return InputError(
-            f"--min-speed {option} is in percent",
-            why="a speed is a part of the job's speed alone on the whole GPU",
-            fix=f"write --min-speed {job}={part}" if job else f"write --min-speed {part}",
-        )
-    return InputError(f"--min-speed {option} has no number", fix=f"write --min-speed {first}=0.5")
+def _read_speed(text: str) -> float:
+    with InputError.instead_of(
+        ValueError, f"--min-speed {text} has no number", why="", fix="write 0.5, 50% or JOB=0.5"
+    ):
+        return float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
 
 
 def longest_p99_ms(
@@ -150,18 +142,15 @@ def longest_p99_ms(
     Raises:
         InputError: an option has no time with its unit, or names no job of these.
     """
-    by_job: dict[str, float] = {}
-    for_all: float | None = None
+    longest_ms: dict[str, float] = {}
     for option in options:
         if not (match := _OPTION.fullmatch(option)):
             raise InputError(
                 f"--max-p99 {option} has no time with a unit",
                 fix=f"write --max-p99 {jobs[0]}=50ms, or --max-p99 50ms for all that serve",
             )
-        job, longest_ms = match[1], float(match[2]) * (1000 if match[3] == "s" else 1)
-        _check_job(f"--max-p99 {option}", job or "", jobs)
-        if job is None:
-            for_all = longest_ms
-        else:
-            by_job[job] = longest_ms
-    return by_job, for_all
+        job = match[1] or ""
+        _check_job(f"--max-p99 {option}", job, jobs)
+        longest_ms[job] = float(match[2]) * (1000 if match[3] == "s" else 1)
+    for_all_ms = longest_ms.pop("", None)
+    return longest_ms, for_all_ms

@@ -1,10 +1,8 @@
 """Answers in words, as the command line prints them and the pages show them."""
 
-import shlex
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from advisor.core.gpu import (
     ADVISED_JOBS,
@@ -28,9 +26,9 @@ from advisor.core.wording import (
     counted,
     in_digits,
     less_or_more,
-    limit_words,
     limits_text,
     listed,
+    option_words,
     percent,
 )
 from advisor.decide.decision import (
@@ -76,7 +74,7 @@ def first_lines(given: ModelAdvice) -> Said:
         lines = (
             *_kept(shared, d),
             *_saved(d, d.sharing_option, shared),
-            *_risk_and_start(given, d.sharing_option, shared),
+            *_risk_and_start(d, d.sharing_option, shared, launch_command(given, d.sharing_option)),
         )
     else:
         lines = (*(_exclusive_lines(given) if is_pair else _separate_lines(given)), *_near(d))
@@ -262,9 +260,8 @@ def _hours(stp: float) -> str:
 
 
 def _risk_and_start(
-    given: ModelAdvice, way: RatedSplit, option: Option
+    r: Decision, way: RatedSplit, option: Option, start: str
 ) -> Iterator[tuple[str, str]]:
-    r = given.decision
     needs, limit_w = needs_of(r), r.profiles[0].power_limit_w
     memory_mib, cores = needs.memory_mib, needs.host_cores
     of = f" of {limit_w:.0f}" if limit_w and not way.split.gpus else ""
@@ -278,7 +275,7 @@ def _risk_and_start(
     if not option.isolates and not _is_pair(r):
         yield "Isolate", _isolated(r)
     yield from _near(r)
-    yield "Start", launch_command(given, way)
+    yield "Start", start
 
 
 def _exclusive_lines(given: ModelAdvice) -> Iterator[tuple[str, str]]:
@@ -341,25 +338,24 @@ def launch_command(given: ModelAdvice, option: RatedSplit) -> str:
     return f"advisor launch {launch_words(d.request, d.profiles, option.split)}{given.options}"
 
 
-def launch_options(profiles: Path | None, gpu_uuid: str | None) -> str:
-    """What `advisor launch` is given, too, to expect the same of the jobs."""
-    values = {"--profiles": profiles, "--gpu": gpu_uuid}
-    return "".join(f" {name} {shlex.quote(str(of))}" for name, of in values.items() if of)
-
-
 def launch_words(request: Request, profiles: Sequence[Profile], split: Split) -> str:
     """What `advisor launch` is given to start jobs at a split, which keep what was asked for."""
     jobs, wanted = [profile.job for profile in profiles], request.of(profiles)
-    least, limit_w = wanted.min_speed, profiles[0].power_limit_w if profiles[0].measured else None
+    least, every_ms = wanted.min_speed, wanted.default_max_p99_ms
     is_one = len(set(least.values())) == 1 and {*least} == {*jobs}
-    limits = limit_words(
-        {"": least[jobs[0]]} if is_one else least,
-        {"": wanted.default_max_p99_ms, **wanted.max_p99_ms},
-        wanted.max_power_w,
-        limit_w,
-    )
-    gpus = ("--gpu 0,1",) if split.gpus else ()
-    return " ".join((as_requested(jobs), f"--split {split}", *limits, *gpus))
+    speeds = {"": least[jobs[0]]} if is_one else {f"{job}=": of for job, of in least.items()}
+    options = {
+        "split": split,
+        "min_speed": [f"{job}{speed:.10g}" for job, speed in speeds.items()],
+        "max_p99": [
+            *([] if every_ms is None else [f"{every_ms:.10g}ms"]),
+            *(f"{job}={most:.10g}ms" for job, most in wanted.max_p99_ms.items()),
+        ],
+        "max_power": wanted.max_power_w,
+        "power_limit": profiles[0].power_limit_w if profiles[0].measured else None,
+        "gpu": "0,1" if split.gpus else None,
+    }
+    return as_requested(jobs) + option_words(options)
 
 
 def options_not_taken(r: Decision) -> Iterator[str]:

@@ -88,7 +88,7 @@ class Owner(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Family:
+class _Family:
     """Labels that together name the job of a GPU.
 
     Attributes:
@@ -105,25 +105,25 @@ class Family:
 
 
 # Of a job, or of the exporter, as Prometheus names its targets, too.
-_TARGET = Family("pod", "pod", "namespace", "container")
+_TARGET = _Family("pod", "pod", "namespace", "container")
 
 FAMILIES = (
-    Family("hpc_job"),  # dcgm-exporter --hpc-job-mapping-dir, which a prolog of Slurm fills
-    Family("slurm_job_id"),
-    Family("slurmjobid"),  # slurm-job-exporter
-    Family("jobid"),
-    Family("exported_pod", "pod", "exported_namespace", "exported_container"),
-    Family("pod_name", "pod", "pod_namespace", "container_name"),  # pod-devices-exporter
-    Family("k8s_pod_name", "pod", "k8s_namespace_name", "k8s_container_name"),  # OpenTelemetry
+    _Family("hpc_job"),  # dcgm-exporter --hpc-job-mapping-dir, which a prolog of Slurm fills
+    _Family("slurm_job_id"),
+    _Family("slurmjobid"),  # slurm-job-exporter
+    _Family("jobid"),
+    _Family("exported_pod", "pod", "exported_namespace", "exported_container"),
+    _Family("pod_name", "pod", "pod_namespace", "container_name"),  # pod-devices-exporter
+    _Family("k8s_pod_name", "pod", "k8s_namespace_name", "k8s_container_name"),  # OpenTelemetry
     _TARGET,
 )
 """Those that are known; of a row the first that is there counts."""
 
 
-def families_of(job_label: str | None) -> Sequence[Family]:
+def families_of(job_label: str | None) -> Sequence[_Family]:
     """All families, that of `job_label` before the others."""
     chosen = next(
-        (f for f in FAMILIES if f.job == job_label), Family(job_label or "", "job", _TARGET.group)
+        (f for f in FAMILIES if f.job == job_label), _Family(job_label or "", "job", _TARGET.group)
     )
     return (chosen, *(f for f in FAMILIES if f != chosen)) if job_label else FAMILIES
 
@@ -133,7 +133,7 @@ def workload_name(pod: str) -> str:
     return _SUFFIXES.sub("", pod)
 
 
-def _carriers_of(labels: Mapping[str, str], families: Sequence[Family]) -> Iterator[str]:
+def _carriers_of(labels: Mapping[str, str], families: Sequence[_Family]) -> Iterator[str]:
     """Workloads of pods in a row that a finer label names: of an exporter, or a worker."""
     there = [f for f in families if labels.get(f.job)]
     yield from (workload_name(labels[f.job]) for f in there[1:] if f.part)
@@ -143,7 +143,7 @@ def owner_of(
     labels: Mapping[str, str],
     within: str,
     carriers: Collection[str],
-    families: Sequence[Family] = FAMILIES,
+    families: Sequence[_Family] = FAMILIES,
 ) -> tuple[Owner, str] | None:
     """The owner of the GPU, and the label that names it; None: no label does.
 
@@ -531,7 +531,7 @@ class SeriesFile:
         path: Path,
         *,
         step_s: float,
-        families: Sequence[Family] = FAMILIES,
+        families: Sequence[_Family] = FAMILIES,
         url: str = "",
     ) -> None:
         self.url, self.step_s, self.counts = url or str(path), step_s, _SourceCounts()
@@ -775,7 +775,7 @@ class Prometheus:
         begin_s: float,
         end_s: float,
         step_s: float,
-        families: Sequence[Family] = FAMILIES,
+        families: Sequence[_Family] = FAMILIES,
         sleep: Callable[[float], None] = time.sleep,
         # Of one answer, from the asking to its last byte; a page is a megabyte.
         longest_s: float = 180.0,

@@ -195,9 +195,12 @@ def config(as_json: AsJson = False) -> None:
     if as_json:
         say(as_json_text({"file": path and str(path), "settings": rows}))
         return
-    columns = ("name", "value", "set_by")
-    cells = (["-" if row[name] is None else str(row[name]) for name in columns] for row in rows)
-    print_table(plain_table(("setting", "value", "set by"), cells))
+    print_table(
+        plain_table(
+            ("setting", "value", "set by"),
+            (["-" if x is None else str(x) for x in [*row.values()][:-1]] for row in rows),
+        )
+    )
     say("environment: ADVISOR_ and the name in capitals")
     say(f"file, {'read' if path and path.is_file() else 'not there'}: {path}")
 

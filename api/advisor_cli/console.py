@@ -161,8 +161,6 @@ def table_of(columns: Columns[T], rows: Iterable[T], whole: Collection[str] = ()
 # Characters; longer ones are sentences.
 _SENTENCE = 60
 
-_SIGNS = {"left": "<", "right": ">"}
-
 # Characters; longer ones, such as paths, are broken where a table is too wide for the terminal.
 _LONGEST_WORD = 40
 
@@ -179,9 +177,12 @@ def print_table(table: Table) -> None:
         return
     columns = [[str(cell) for cell in (of.header, *of.cells)] for of in table.columns]
     widths = [width if (width := max(map(len, of))) <= _SENTENCE else 0 for of in columns]
+    forms = [
+        f"{'>' if of.justify == 'right' else '<'}{width}"
+        for of, width in zip(table.columns, widths, strict=True)
+    ]
     for row in zip(*columns, strict=True):
-        cells = zip(row, widths, table.columns, strict=True)
-        say("  ".join(f"{t:{_SIGNS[of.justify]}{width}}" for t, width, of in cells).rstrip())
+        say("  ".join(map(format, row, forms)).rstrip())
 
 
 def _fit(table: Table, most: int) -> int:

@@ -40,8 +40,8 @@ from advisor.core.wording import (
     folded,
     in_digits,
     less_or_more,
-    limit_words,
     listed,
+    option_words,
 )
 from advisor.errors import AdvisorError, InputError, JobError, NoSplitError, SourceError
 from advisor.formats.moments import duration_text
@@ -161,7 +161,7 @@ def show_live(progress: Iterator[LaunchStatus]) -> LaunchStatus:
 def _show_json(progress: Iterator[LaunchStatus], folder: LaunchFolder) -> LaunchStatus:
     """One object a line as in status.json; the last one has the observations, too."""
     status = _last(progress, lambda status: None if status.over else say(as_json_text(status)))
-    say(as_json_text(final_json(folder, status)))
+    say(as_json_text(_final_json(folder, status)))
     return status
 
 
@@ -174,7 +174,7 @@ def _last(progress: Iterator[LaunchStatus], show: Callable[[LaunchStatus], objec
     return status
 
 
-def final_json(folder: LaunchFolder, status: LaunchStatus) -> dict[str, Any]:
+def _final_json(folder: LaunchFolder, status: LaunchStatus) -> dict[str, Any]:
     """A status with what its pairs did; docs/launch.md explains the keys."""
     return {**to_plain(status), "observations": [*map(to_row, observations(folder))]}
 
@@ -440,7 +440,6 @@ def end_screens(
     status: LaunchStatus, observed: Sequence[Observation], policy: Policy, spec: LaunchSpec
 ) -> Iterator[Said]:
     """A screen for each set of jobs that ran together, and how the launch ended once it has."""
-    prices = policy.prices
     begins = [n for n, o in enumerate(observed) if o.stretch == 0]
     together = [observed[n] for n in begins]
     began = tuple(job for job in status.jobs if job.joined_at is None)
@@ -450,7 +449,7 @@ def end_screens(
         jobs = [_Job(part) for part in observation.parts]
         yield Said(
             headline=_headline(observation.state, observation, jobs),
-            lines=tuple(_of_pair(observation, jobs, prices)),
+            lines=tuple(_of_pair(observation, jobs, policy.prices)),
         )
     if not status.over:
         return
@@ -458,30 +457,40 @@ def end_screens(
     if last:
         jobs = _in_order(last, status, len(began))
         joined = _moved(status, observed[begins[-1] + 1 :]) if len(began) < len(status.jobs) else ()
-        ending = [*_of_pair(last, jobs, prices), *joined, *_judged(last, jobs, status.forecast)]
+        ending = [
+            *_of_pair(last, jobs, policy.prices),
+            *joined,
+            *_judged(last, jobs, status.forecast),
+        ]
     ending += [("Drift", text)] if (text := _drift_text(status)) else []
     ending += _whole(status)
     if jobs:
-        alone = " --alone" if any((job.mean_speed or 0.0) > FASTEST for job in began) else ""
+        is_faster = any((job.mean_speed or 0.0) > FASTEST for job in began)
         names, split = as_requested(job.job for job in began), split_of(began, status.sharing)
-        limits = " ".join((f"--split {split}", *_limits(spec, status, policy)))
-        ending.append(("Again", f"advisor launch {names} {limits}{alone}"))
+        how = f"--split {split}{_limits(spec, status, policy)}{' --alone' * is_faster}"
+        ending.append(("Again", f"advisor launch {names} {how}"))
     yield Said(headline=_headline(status.state, last, jobs), lines=tuple(ending))
 
 
-def _limits(spec: LaunchSpec, status: LaunchStatus, policy: Policy) -> list[str]:
+def _limits(spec: LaunchSpec, status: LaunchStatus, policy: Policy) -> str:
     """What the jobs that began together had to keep, but for what they keep anyway."""
     parts = spec.pairs[status.pair_number].parts
-    return limit_words(
+    return option_words(
         {
-            part.job.name: part.min_speed
-            for part in parts
-            if part.min_speed not in (None, policy.min_speed)
-            and not (part.job.offered_rate and part.min_speed)
-        },
-        {p.job.name: p.max_p99_ms for p in parts if p.max_p99_ms != p.job.max_p99_ms},
-        parts[0].max_power_w,
-        spec.power_limit_w,
+            "min_speed": [
+                f"{part.job.name}={part.min_speed:.10g}"
+                for part in parts
+                if part.min_speed not in (None, policy.min_speed)
+                and not (part.job.offered_rate and part.min_speed)
+            ],
+            "max_p99": [
+                f"{part.job.name}={part.max_p99_ms:.10g}ms"
+                for part in parts
+                if part.max_p99_ms not in (None, part.job.max_p99_ms)
+            ],
+            "max_power": parts[0].max_power_w,
+            "power_limit": spec.power_limit_w,
+        }
     )
 
 
@@ -735,12 +744,13 @@ def show(launch_id: LaunchId, as_json: AsJson = False) -> None:
     folder = find_folder(_root(), launch_id)
     status = folder.read_status()
     if as_json:
-        say(as_json_text(final_json(folder, status)))
+        say(as_json_text(_final_json(folder, status)))
         return
     console = plain_console(highlight=False, width=None if sys.stdout.isatty() else PIPE_WIDTH)
     console.print(table(status, console.width))
-    ran = observations(folder)
-    for screen in end_screens(status, ran, read_settings().policy, folder.read_spec()):
+    for screen in end_screens(
+        status, observations(folder), read_settings().policy, folder.read_spec()
+    ):
         print_screen(screen)
 
 
@@ -767,7 +777,7 @@ def stop(
         while request.exists() and not folder.read_status().over:
             time.sleep(_LOOK_S)
         status = folder.read_status()
-    say(as_json_text(final_json(folder, status)) if as_json else line(status))
+    say(as_json_text(_final_json(folder, status)) if as_json else line(status))
     raise typer.Exit(exit_code(status))
 
 
@@ -1038,7 +1048,7 @@ def _launch(spec: LaunchSpec, settings: Settings, *, detach: bool, as_json: bool
     if detach:
         # Once the limits are proven and all run, or it has failed.
         status = next(status for status in progress if status.over or status.state == "running")
-        say(as_json_text(final_json(folder, status)) if as_json else folder.launch_id)
+        say(as_json_text(_final_json(folder, status)) if as_json else folder.launch_id)
         if status.state == "failed":
             say(line(status), err=True)
         return exit_code(status)

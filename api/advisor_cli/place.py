@@ -17,6 +17,7 @@ from advisor.core.wording import (
     in_digits,
     less_or_more,
     listed,
+    option_words,
     percent,
 )
 from advisor.errors import InputError, placed
@@ -35,7 +36,7 @@ from advisor.wire.answers import (
 from advisor.wire.requests import MOST_PLACED, PlacementRequest, QueuedJobs
 from advisor_advice.options import longest_p99_ms, min_speeds, read_works
 from advisor_advice.placing import place_jobs
-from advisor_advice.words import basis, launch_options
+from advisor_advice.words import basis
 from advisor_cli.console import (
     AsJson,
     Columns,
@@ -54,9 +55,6 @@ from advisor_cli.console import (
     say,
     table_of,
 )
-
-MAX_JOBS = 100_000
-"""A larger number is no cluster but a slip of the keyboard."""
 
 _ENTRY = re.compile(r"([^:*\s]+)(?:[:*]([0-9]{1,9}))?(?:\s+(\S+))?")
 
@@ -92,30 +90,20 @@ def read_entries(texts: Sequence[str], file: Path | None) -> list[_Entry]:
         ]
     if not (entries := [_entry(place, text) for place, text in places]):
         raise InputError("there are no jobs", fix="name them, such as: advisor place gemm:2 triad")
-    if sum(count for _, count, _ in entries) > MAX_JOBS:
-        raise InputError(f"these are more than {MAX_JOBS} jobs", fix="check the counts")
+    if sum(count for _, count, _ in entries) > MOST_PLACED:
+        raise InputError(f"these are more than {MOST_PLACED} jobs", fix="check the counts")
     return entries
 
 
 def _entry(place: str, text: str) -> _Entry:
     match = _ENTRY.fullmatch(text)
     if not match or (count := int(match[2] or 1)) < 1:
-        raise _no_entry(place, text)
+        raise InputError(
+            f"{place}{text} is not a job",
+            fix="write NAME, NAME:40 for forty of it, or NAME:40 3h with what each takes alone",
+        )
     with placed(f"{place}{text}"):
         return match[1], count, read_duration(match[3]) if match[3] else None
-
-
-def _no_entry(place: str, text: str) -> InputError:
-    name, colon, count = text.partition(":")
-    if name and colon:
-        return InputError(
-            f"{place}{text} has no count: {count!r} is not a whole number above 0",
-            fix=f"write {name}:40 for forty of {name}",
-        )
-    return InputError(
-        f"{place}{text} is not a job",
-        fix="write NAME, NAME:40 for forty of it, or NAME:40 3h with what each takes alone",
-    )
 
 
 @grouped
@@ -234,9 +222,14 @@ def place(
     if as_json:
         say(as_json_text(placement))
     else:
-        options = launch_options(limits.profiles, gpu_uuid)
-        prices = settings.policy.prices
-        _show(placement, prices, options, pairs=pairs, schedule=schedule, notes=notes)
+        _show(
+            placement,
+            settings.policy.prices,
+            option_words({"profiles": limits.profiles, "gpu": gpu_uuid}),
+            pairs=pairs,
+            schedule=schedule,
+            notes=notes,
+        )
 
 
 def _watts(text: str) -> float:
@@ -415,8 +408,11 @@ def _seats(jobs: Iterable[PlacedJob | SeatedJob]) -> _Seats:
 
 def _launches(placement: Placement, given: str) -> Iterator[str]:
     for seated in placement.sets:
-        together = f"advisor launch {seated.launch}{given}"
-        how = together if len(seated.jobs) > 1 else f"{seated.launch} alone"
+        how = (
+            f"advisor launch {seated.launch}{given}"
+            if len(seated.jobs) > 1
+            else f"{seated.launch} alone"
+        )
         yield from (f"  GPU {gpu:<5} {how}" for gpu in seated.gpus)
 
 

@@ -1,9 +1,8 @@
 """`advisor recommend` and `advisor replicas`: jobs, or copies of one job, on one GPU."""
 
-import shlex
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from dataclasses import asdict, dataclass, replace
-from typing import Annotated, cast
+from typing import Annotated
 
 import typer
 from rich.text import Text
@@ -15,6 +14,7 @@ from advisor.core.wording import (
     energy_text,
     in_digits,
     less_or_more,
+    option_words,
     percent,
 )
 from advisor.decide.decision import (
@@ -126,8 +126,9 @@ def recommend(
     if isinstance(result, Partners):
         if placer is not None:
             raise InputError("--as does not apply to 1 job", fix="name the other job, too")
-        given = _given({"objective": objective, **asdict(options)})
-        say(as_json_text(result)) if as_json else _show_partners(result, given)
+        say(as_json_text(result)) if as_json else _show_partners(
+            result, option_words({"objective": objective, **asdict(options)})
+        )
         return
     given, answer = result
     if options.gpu_uuid is not None and answer.card is None:
@@ -152,17 +153,6 @@ def _words_for(placer: str, d: Decision) -> Pasted:
         MemoryFit(tuple(p.memory_used_mib for p in d.profiles), d.request.memory_mib),
         [p.memory_bound for p in d.profiles],
     )
-
-
-def _given(options: Mapping[str, object]) -> str:
-    """Options of this command, for the next."""
-    each = (
-        (name.replace("_", "-"), f"{value:.10g}" if isinstance(value, float) else str(value))
-        for name, of in options.items()
-        for value in (cast("list[object]", of) if isinstance(of, list) else [of])
-        if value not in (None, False)
-    )
-    return "".join(f" --{name} {shlex.quote(value)}" for name, value in each)
 
 
 def _show_partners(partners: Partners, given: str) -> None:

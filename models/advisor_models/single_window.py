@@ -3,7 +3,7 @@
 What a GPU's exporter shows of any job, its power and how busy SMs and memory were, says most of how
 it would do on a part of the GPU: to it `prior_kept` is added what trees learned from jobs that were
 measured at every share. Watts are used only on the GPU models of those jobs: on any other card
-`prior_estimate` goes by how busy the GPU was. Of a server the window shows the load that it had,
+`_prior_estimate` goes by how busy the GPU was. Of a server the window shows the load that it had,
 not what it could serve. Fractions are 1 for the whole GPU.
 """
 
@@ -225,7 +225,7 @@ class WindowEstimate:
         return cls(min(max(sm, 0.0), 1.0), min(max(dram, 0.0), 1.0), kept, drawn)
 
 
-def prior_estimate(window: SoloWindow, off: float = 0.0) -> WindowEstimate:
+def _prior_estimate(window: SoloWindow, off: float = 0.0) -> WindowEstimate:
     """What follows on any card from how busy SMs, GPU and memory were: watts say nothing there.
 
     GPU busy is no SM activity: a kernel on one SM keeps the GPU busy. So both are told from it, and
@@ -314,7 +314,7 @@ ERRORS = "errors.json"
 # same one.
 _OF_WORLD = 1 / 4
 
-# Of what `prior_estimate` says, standard deviation of the logarithm of watts on a part of the GPU,
+# Of what `_prior_estimate` says, standard deviation of the logarithm of watts on a part of the GPU,
 # and of the speed beside others without limits, for each 1 of that of the SM activity: the bundled
 # jobs and sets.
 _SPREAD_W, _SPREAD_BESIDE = 0.2, 0.3
@@ -362,7 +362,7 @@ class SingleWindowHead:
     def estimate(self, window: SoloWindow) -> WindowEstimate:
         """What its profile is made of."""
         if not window.is_learned:
-            return prior_estimate(window)
+            return _prior_estimate(window)
         sm, dram = window.read(SM) / WHOLE, window.dram
         if SM in window.missing:
             # No more than GPU busy.
@@ -381,7 +381,7 @@ class SingleWindowHead:
         """The same, with how far off it may be at each share: as far as other families were."""
         estimate, profile = self.estimate(window), self.likeliest(window)
         if not window.is_learned:
-            ends = np.array([prior_estimate(window, off).numbers() for off in (-1, 1)])
+            ends = np.array([_prior_estimate(window, off).numbers() for off in (-1, 1)])
             ratios = np.maximum(ends, 0.01) / np.maximum(estimate.numbers(), 0.01)
             off = np.abs(np.log(ratios)).max(axis=0)
             rates = off[len(COUNTERS) :][: len(ESTIMATED_SHARES)]
@@ -404,7 +404,7 @@ class SingleWindowHead:
         """Its profile in each world, by number; those of all windows belong together."""
         if not window.is_learned:
             return lambda world: estimated_profile(
-                window, prior_estimate(window, np.random.default_rng(world).standard_normal())
+                window, _prior_estimate(window, np.random.default_rng(world).standard_normal())
             )
         estimate = self.estimate(window)
         near = self._nearest(window, estimate, is_server=is_server)

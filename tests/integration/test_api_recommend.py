@@ -56,6 +56,18 @@ _FFT = {"job": "fft", "min_speed": 0.4}
             "--min-speed 0.4 --max-power 600 --memory 143771",
             Recommendation,
         ),
+        *(
+            (
+                URL,
+                {**H200, "jobs": [{"job": "llm-serve-30", **own}, {"job": "triad"}], **more},
+                f"recommend llm-serve-30 triad --gpu-model 'NVIDIA H200' --max-p99 {words}",
+                Recommendation,
+            )
+            for own, more, words in (
+                ({}, {"max_p99_ms": 240}, "240ms"),
+                ({"max_p99_ms": 240}, {}, "llm-serve-30=0.24s"),
+            )
+        ),
         (
             URL,
             {**H200, "jobs": [{"job": PAIR[0], "min_speed": 0.7}, {"job": PAIR[1]}]},
@@ -152,6 +164,9 @@ _PLACED_WRONG: list[tuple[dict[str, Any], str]] = [
 
 _WRONG: list[tuple[str, str | dict[str, Any], str]] = [
     (URL, bad("fft", "gemn"), "similar names: gemm"),
+    (URL, bad(*GOOD, max_p99_ms=50), "no latency of fft or gemm was measured"),
+    (URL, bad(*GOOD, max_p99_ms=0), "max_p99_ms"),
+    (URL, bad(*GOOD, max_p99_ms="50ms"), "max_p99_ms"),
     (URL, bad(), "jobs: "),
     (URL, bad(*["fft"] * 8), "jobs: "),
     (URL, {"jobs": [{"job": "fft", "copies": 8}]}, "jobs[0].copies"),
@@ -261,22 +276,6 @@ def test_an_answer_is_said_as_the_command_line_says_it(
     lines = [said["headline"], *(f"{name} {text}" for name, text in said["lines"])]
     assert " ".join(printed.split()).startswith(" ".join(" ".join(lines).split()) + " More")
     assert api.post(URL, body)["said"] is None
-
-
-@pytest.mark.parametrize("names", [("bert-serve-30", "triad"), ("bert-serve-30", "triad", "fft")])
-def test_every_way_is_told_where_it_is_asked_for(api: Api, names: tuple[str, ...]) -> None:
-    """Of two jobs as of more: else the best of each sharing, with the same numbers."""
-    body = {"gpu_model": "NVIDIA H200", "jobs": jobs(*names)}
-    told = read(Recommendation, json.dumps(api.post(URL, body | {"every": True})))
-    short = read(Recommendation, json.dumps(api.post(URL, body)))
-    ways = {way.split: way for way in told.candidates}
-    assert len(told.candidates) == len(ways) == told.searched == short.searched > 10
-    assert told.picks
-    assert {*told.picks.values()} <= ways.keys()
-    for way in short.candidates:
-        assert (ways[way.split].energy_saved, ways[way.split].jobs) == (way.energy_saved, way.jobs)
-    assert (short.choice and short.choice.split) == (told.choice and told.choice.split)
-    assert {way.sharing for way in short.candidates} == {way.sharing for way in told.candidates}
 
 
 def test_a_number_of_copies_is_answered_as_so_many_jobs(api: Api) -> None:

@@ -271,7 +271,8 @@ def test_environment_goes_before_the_file_and_that_before_the_default(
     }.items()
     assert set(rows["home"]) == {"value", "set_by", "variable"}
     assert rows["keep_audit_days"]["value"] is None
-    assert f"file, read: {file}" in advisor("config").out
+    end = f"environment: ADVISOR_ and the name in capitals\nfile, read: {file}\n"
+    assert advisor("config").out.endswith(end)
     asked = ("recommend", "bert-serve-30", "triad")
     assert advisor(*asked).out.startswith("DO NOT SHARE")
     assert advisor(*asked, "--min-speed", "0").out.startswith("SHARE")

@@ -27,10 +27,9 @@ from advisor_data.bundled import bundled_pair_points, bundled_solo_points
     [
         (("profile", "triad", "--gpu", "replay", "--units", "13"), 2, "ask for 12 or 14."),
         (("place", "--jobs", "nofile.txt", "--gpus", "2"), 2, "nofile.txt cannot be read"),
-        (("recommend", "gemm", "triad", "--min-speed", "50%"), 2, "write --min-speed 0.5."),
-        (("recommend", "gemm", "triad", "--min-speed", "gemm=50%"), 2, "--min-speed gemm=0.5."),
+        (("recommend", "gemm", "triad", "--min-speed", "gemm=150%"), 2, "speed of 1.5 for gemm"),
         (("recommend", "gemm", "triad", "--min-speed", "half"), 2, "half has no number"),
-        (("place", "gemm:four", "--gpus", "2"), 2, "write gemm:40 for forty of gemm"),
+        (("place", "gemm:four", "--gpus", "2"), 2, "write NAME, NAME:40 for forty"),
         (("recommend", "gemm", "triad", "--objective", "energy"), 2, "did you mean energy"),
         (("recommend", "gemm", "triad", "--min-gain", "3"), 2, "did you mean 3%?"),
         (("place", "gemm", "--gpus", "1", "--min-gain", "little"), 2, "write 0.03, or 3%"),
