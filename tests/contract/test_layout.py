@@ -71,6 +71,46 @@ def test_what_a_job_may_have_replaced_is_opened_in_one_way() -> None:
     assert found == [Path("advisor/runtime/shim.py")]
 
 
+def test_no_client_follows_a_redirect() -> None:
+    """A token or a body goes to nobody else. A new client is tried as these are (docs/attacks.md).
+
+    `requests` and `urllib3` follow redirects unless they are told not to, `httpx` if it is told to.
+    """
+    libraries = {"aiohttp", "http.client", "httpx", "requests", "urllib.request", "urllib3"}
+    sent, clients = list[str](), set[str]()
+    for path, tree in _sources():
+        name = path.relative_to(ROOT).as_posix()
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                parent = node.module if isinstance(node, ast.ImportFrom) else None
+                imported = {alias.name for alias in node.names}
+                if libraries & {parent, *imported, *(f"{parent}.{one}" for one in imported)}:
+                    clients.add(name)
+            if isinstance(node, ast.Call):
+                sent += [
+                    f"{name}: {ast.unparse(keyword)}"
+                    for keyword in node.keywords
+                    if "redirect" in (keyword.arg or "")
+                ]
+                verbs = {"delete", "get", "patch", "post", "put", "request", "send"}
+                called = ast.unparse(node.func).rpartition(".")
+                is_session = name in clients and called[0].endswith(("requests", "session"))
+                if is_session and called[2] in verbs:
+                    assert "allow_redirects" in {keyword.arg for keyword in node.keywords}, name
+    assert clients == {
+        "advisor/client.py",
+        "advisor/scrape/fetch.py",
+        "api/advisor_audit/sources.py",
+        "api/kubernetes/advisor_kubernetes/cluster.py",
+        "profiling/advisor_profiling/telemetry/dcgm.py",
+    }
+    assert sorted(sent) == [
+        "api/advisor_api/app.py: redirect_slashes=False",
+        "api/kubernetes/advisor_kubernetes/cluster.py: redirect=False",
+        "profiling/advisor_profiling/telemetry/dcgm.py: allow_redirects=False",
+    ]
+
+
 @pytest.mark.slow
 def test_measuring_scripts_import_what_is_there() -> None:
     """They are run by hand, so nothing else tells that a name of theirs was moved or renamed."""

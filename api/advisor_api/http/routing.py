@@ -528,7 +528,7 @@ _GONE = 499
 # What a request counts as before anything is worked out, and so many bytes of a body to read, ms.
 _REQUEST_MS, _BYTES_OF_A_REQUEST = 0.1, 2048
 
-# Of one caller: what reads, of four at a time, and what is worked out, of one. Further ones wait.
+# Of one caller at a time: requests that are read, and those that are worked out. Further ones wait.
 _AT_ONCE = (2, 1)
 
 _Semaphores = WeakValueDictionary[str, asyncio.Semaphore]
