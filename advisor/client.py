@@ -122,7 +122,10 @@ _LOOK_EVERY_S = 1.0
 _UNIX = "unix:"
 
 # Of one answer; the largest, a placement of many jobs, has some tens of millions.
-_LARGEST_BYTES, _MOST_VALUES = 256 * 2**20, 8_000_000
+_LARGEST_BYTES = 256 * 2**20
+
+# JSON values of one answer.
+_MOST_VALUES = 8_000_000
 
 _LAUNCHES = "/v1/launches"
 

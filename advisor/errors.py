@@ -142,8 +142,11 @@ class LimitBrokenError(AdvisorError, code="limit-broken", exit_code=15):
         self.jobs = jobs
 
 
-STOPPED, BROKEN_PIPE = 130, 141
-"""What a shell says of a command that Ctrl-C ended, or whose reader is gone: 128 + signal."""
+# Exit codes as a shell has them, 128 + signal: of a command that Ctrl-C ended.
+STOPPED = 130
+
+# Of one whose reader is gone.
+BROKEN_PIPE = 141
 
 
 def exit_codes() -> list[tuple[int, str, str]]:

@@ -38,14 +38,16 @@ BEATS_AT, FAULT_AT, FAULT_BYTES = 168, 176, 320
 """Where it is counted how often the job said that it lives and has nothing to do; and why the count
 stands still although the job may work: UTF-8 text up to a zero byte; empty while it is counted."""
 
-LATENCIES_AT, LATENCY_BUCKETS = 512, 320
-"""Where the histogram of latencies is: how many requests took about as long as each bucket."""
+# Where the histogram of latencies is: how many requests took about as long as each bucket.
+LATENCIES_AT = 512
+LATENCY_BUCKETS = 320
 
 LATENCY_LEAST_S, LATENCY_STEP = 1e-5, 1.05
 """Bucket n holds latencies from 10 us * 1.05^n on: 5 % apart, up to 60 s."""
 
-BOUNDS_AT, MOST_BOUNDS = 3072, 127
-"""Where the bounds of a server's own buckets are, which may be wider: how many, then each, s."""
+# Where the bounds of a server's own buckets are, which may be wider: how many, then each, s.
+BOUNDS_AT = 3072
+MOST_BOUNDS = 127
 
 
 class Progress:

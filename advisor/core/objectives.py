@@ -22,6 +22,8 @@ from advisor.core.gpu import Split, best_within_tie
 from advisor.core.wording import less_or_more
 from advisor.errors import InputError
 
+HOUR_S = 3600.0
+
 NORMAL_90 = 1.645
 """Standard deviations that hold 90 % of a normal distribution, as the intervals of models do."""
 

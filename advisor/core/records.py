@@ -34,9 +34,11 @@ from advisor.core.objectives import Interval
 
 SCHEMA_VERSION = 11
 
-REPLAY_SOURCE, OBSERVED_SOURCE = "replay", "launch"
-"""The `source` of points that were replayed, not measured, and of pair points that were made of
-what launched jobs did."""
+# The `source` of points that were replayed, not measured.
+REPLAY_SOURCE = "replay"
+
+# The `source` of pair points that were made of what launched jobs did.
+OBSERVED_SOURCE = "launch"
 
 FILLS_PERCENT = 50.0
 """A job fills the GPU that keeps its SMs active at least this part of the time alone on all of it:
@@ -257,9 +259,14 @@ class PairPoint(Measured):
         )
 
 
-KEPT_S, CORE_PERCENT, IDLE_PERCENT = 60.0, 90.0, 70.0
-"""What is seen of a job alone is kept after so long. Of a core at least, and SM activity at most,
-of a job that its CPU holds up (`cpu-bound`)."""
+# An observation of a job alone is kept once it is as long as this.
+KEPT_S = 60.0
+
+# Use of one core, at least, of a job that its CPU holds up (`cpu-bound`).
+CORE_PERCENT = 90.0
+
+# SM activity, at most, of such a job.
+IDLE_PERCENT = 70.0
 
 
 Point = SoloPoint | PairPoint
@@ -297,8 +304,10 @@ UNWATCHED, UNCOUNTED, STRANGER, PAUSED = "unwatched", "uncounted", "stranger", "
 FOREIGN_HOST, SEVERAL_GPUS, JOB_CHANGED = "foreign-host", "several-gpus", "job-changed"
 WATCHED, SINGLE_WINDOW, PRIOR = "seen", "one-window", "prior"
 
-GPUS_DIFFER, GPUS_ALIKE = "gpus-differ", 0.1
-"""From such a part of the mean power on GPUs of one job are not alike."""
+GPUS_DIFFER = "gpus-differ"
+
+# GPUs of one job whose power spreads by more than this part of its mean are not alike.
+GPUS_ALIKE = 0.1
 
 UNCOUNTED_UNIT = "windows"
 """Unit of the rate 1 of a job whose progress was not counted: it has relative speeds alone."""

@@ -49,6 +49,7 @@ from advisor.core.objectives import (
     ADVISED,
     COST,
     DEFAULT_OBJECTIVE,
+    HOUR_S,
     NO_PRICES,
     Finish,
     Interval,
@@ -802,9 +803,6 @@ def _their_call(
 
 def _saved(ratio: float) -> float:
     return 1 - 1 / ratio if ratio > 0 else -float("inf")
-
-
-HOUR_S = 3600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

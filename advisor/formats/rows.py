@@ -24,8 +24,11 @@ from advisor.errors import InputError, placed
 from advisor.formats.moments import is_utc, moment_fault
 from advisor.wire.answers import column as with_word
 
-JOBS, FIRST_JOB = "jobs", "job_1"
-"""The list of parts in a row that is not flat, and a column that a flat one of several jobs has."""
+# The list of parts in a row that is not flat.
+JOBS = "jobs"
+
+# A column that a flat row of several jobs has.
+FIRST_JOB = "job_1"
 
 _COLUMNS = frozenset(f.name for kind in PARTS.values() for f in dataclasses.fields(kind))
 

@@ -22,8 +22,11 @@ from advisor.placement.placing import Bools, Ints, PlacedSet, SetAnswers, Sets
 from advisor.predict.profiles import Floats
 from advisor.predict.sets import FULLER, SPEED_ERRORS
 
-# The low end of a speed, for each 1, is no higher than this; and sets looked at together.
-_BEST_LOW, _CHUNK = max(low for low, _ in SPEED_ERRORS.values()), 1024
+# The low end of a speed, for each 1, is no higher than this.
+_BEST_LOW = max(low for low, _ in SPEED_ERRORS.values())
+
+# Sets of one call.
+_CHUNK = 1024
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -167,15 +170,26 @@ class SetBound:
         return _Priced(prices, np.array(values), np.array(speeds))
 
 
-# Pairs that the model is asked of at most, where sets are not looked at closely; how many of the
-# best have a kind of job, so that every job is offered some.
-_PAIRS, _OF_A_KIND = 30, 2
+# Most pairs for which the model is called where sets are not looked at closely.
+_PAIRS = 30
 
-FEW_HEADS, MANY_HEADS = 1500, 10_000
-"""Sets of servers and jobs that fill, of one size, with which others are looked at."""
+# So many of the best pairs have each kind of job, so that every job is offered some.
+_OF_A_KIND = 2
 
-FEW, MANY, ROUNDS = 10, 300, 6
-"""Sets that are looked at with each further job, the latter closely, and that many times."""
+# Sets of servers and jobs that fill the GPU, of one size, to which other jobs are added.
+FEW_HEADS = 1500
+
+# The same where sets are looked at closely.
+MANY_HEADS = 10_000
+
+# Sets that are looked at with each further job.
+FEW = 10
+
+# The same where sets are looked at closely.
+MANY = 300
+
+# How often jobs are added where sets are looked at closely; else once.
+ROUNDS = 6
 
 
 class SetSearch:

@@ -349,17 +349,27 @@ def _until_both_ended(
         return shared_s, shared_s + left_s[0] + left_s[1], energy_j, ends_s[0] <= ends_s[1]
 
 
-# Of the cost, the bound is near enough, and whole cards are to the parts of cards; and how near to
-# its bound the program of a queue ends.
-_NEAR, _GAP = 0.005, 1e-4
+# Part of the cost by which the bound, and whole cards over parts of cards, are near enough.
+_NEAR = 0.005
 
-# Of the time, after which no sets are looked for; half of it, and bounds are looked at closely. And
-# that a turn takes at most which looks closely; the first one asks of pairs, too.
-_SEARCH_PART, _TURN_PART = 0.75, 0.16
+# Relative distance from its bound at which the integer program of a queue ends.
+_GAP = 1e-4
 
-# Of the time, for jobs that wait still, and for the integer program at its end; and what such a
-# program gets when the time is up: HiGHS takes 0 for an error.
-_SEATING_S, _LAST_S, _LEAST_S = 0.3, 0.5, 0.1
+# Part of the time after which no sets are looked for; after half of it bounds are looked at
+# closely.
+_SEARCH_PART = 0.75
+
+# Most part of the time of a round that looks closely; the first one predicts pairs, too.
+_TURN_PART = 0.16
+
+# Of the time, for jobs that still wait.
+_SEATING_S = 0.3
+
+# Of the time, for the integer program at its end.
+_LAST_S = 0.5
+
+# What an integer program gets when the time is up: HiGHS takes 0 for an error.
+_LEAST_S = 0.1
 
 # Of the dearest job alone; what gains less is nothing.
 _LEAST_GAIN = 1e-4
@@ -367,11 +377,15 @@ _LEAST_GAIN = 1e-4
 # How often a program is solved anew after sets were refused.
 _MOST_SETTLED = 8
 
-# Relative difference of two times that is none; and rounding of the linear program, GPUs.
-_SAME, _ROUNDING = 1e-9, 1e-6
+# Relative difference of two times that is none.
+_SAME = 1e-9
 
-APART, FIRST_COME = "one after the other", "first come, 50/50"
-"""Names of the simpler schedules."""
+# Rounding of the linear program, GPUs.
+_ROUNDING = 1e-6
+
+# Names of the simpler schedules.
+APART = "one after the other"
+FIRST_COME = "first come, 50/50"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -618,12 +632,18 @@ def _seated(used: Mapping[PlacedSet, int]) -> Counter[int]:
 # fewer while there is time and cards are far from their parts.
 _AT_ONCE = (4, 2, 1)
 
-LOOKS, LOOK_WORTHWHILE = 2, 2e-4
-"""How often sets are looked for at most, and the part of the cost that another time must save."""
+# How often sets are looked for at most.
+LOOKS = 2
 
-# Cost of a job that has no seat, for each 1 of the dearest alone: servers go first, also before
-# the up to seven jobs of a card that take the place of one.
-_BATCH_WAITS, _SERVER_WAITS = 3.0, 30.0
+# Part of the cost that another look must save.
+LOOK_WORTHWHILE = 2e-4
+
+# Cost of a batch job that has no seat, for each 1 of the dearest alone.
+_BATCH_WAITS = 3.0
+
+# The same of a server, which goes first, also before the up to seven jobs of a card that take the
+# place of one.
+_SERVER_WAITS = 30.0
 
 
 FEW_SETS = 128

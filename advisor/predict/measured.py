@@ -181,7 +181,8 @@ POWER = _ErrorModel(reach_percent=5.0, of_jobs=0.3, noise=0.012, of_card=0.031, 
 
 # Of three jobs and more, whose windows were repeated on another card and host only
 # (docs/measurements/sets/measured.py).
-_SET_SPEED, _SET_POWER = replace(SPEED, noise=0.08, least=0.25), replace(POWER, noise=0.06)
+_SET_SPEED = replace(SPEED, noise=0.08, least=0.25)
+_SET_POWER = replace(POWER, noise=0.06)
 
 # The same of jobs in a set that wait for their host.
 _HOST_SPEED = replace(_SET_SPEED, noise=0.15)

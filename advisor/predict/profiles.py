@@ -573,10 +573,12 @@ def _joined(
     return (first[0] * first[1] + other[0] * other[1]) / weight, weight, first[2] + other[2]
 
 
-IDLE, ACTIVE_IDLE_ABOVE = "idle_power_w", "active_idle_above_w"
-"""What a profile has of the GPU, and may lack like a column; and by how much active idle power is
-above it, for profiles that lack that: of a GPU model of which it is known, its name is behind it
-(`active_idle_above_of`)."""
+# What a profile has of the GPU, and may lack like a column.
+IDLE = "idle_power_w"
+
+# By how much active idle power is above idle power, for profiles that lack it. Of a GPU model with
+# measurements, its name follows (`active_idle_above_of`).
+ACTIVE_IDLE_ABOVE = "active_idle_above_w"
 
 
 def active_idle_above_of(gpu_model: str) -> str:
@@ -701,8 +703,9 @@ def crowded(sm: Floats, dram: Floats, corner: float | Floats = CORNER) -> Floats
     return (1 + np.maximum(sm.sum(axis=0), dram.sum(axis=0)) ** corner) ** (-1 / corner)
 
 
-FIXED, EXPONENT = 0.35, 0.25
-"""Of the form that `advisor.predict.predictions` explains."""
+# Of the form that `advisor.predict.predictions` explains.
+FIXED = 0.35
+EXPONENT = 0.25
 
 
 def speed_left(

@@ -335,9 +335,13 @@ _WAITING = 0.7
 
 TAILS = Tails(crowd=1.5, kernel_s=10e-6, held=0.07, burst_ms=12.0, memory=0.85)
 
-SLICING_KEPT, TURN_MS = 0.92, 3.0
-"""Of `time_sliced` and `JobsAlone.later`; a GeForce loses nothing by changes of turns: of half of
-the networks of Lucid's table, on an RTX 3090 (docs/measurements/sets.md)."""
+# Part of the speed that time slicing leaves (`time_sliced`); a GeForce loses nothing: of half of
+# the networks of Lucid's table, on an RTX 3090 (docs/measurements/sets.md).
+SLICING_KEPT = 0.92
+
+# What a request waits for the time slice of each other job (`JobsAlone.later`), fitted to
+# time-sliced windows (docs/measurements/sets/tails.py).
+TURN_MS = 3.0
 
 FULLER = 0.15
 """Part of its power over active idle that a server saves beside jobs that want the whole GPU: its

@@ -1110,12 +1110,13 @@ def _bundled_alone(*jobs: str) -> _Alone:
 
 
 def _alone_of(points: Iterable[SoloPoint]) -> _Alone:
-    figures: defaultdict[tuple[str, str, str], list[tuple[float, float]]] = defaultdict(list)
-    for point in points:
-        if point.share_percent == WHOLE and point.power_w:
-            figures[point.run, point.gpu_uuid, point.job].append((point.rate, point.power_w))
+    whole = (p for p in points if p.share_percent == WHOLE and p.power_w)
+    figures = grouped(whole, lambda p: (p.run, p.gpu_uuid, p.job))
     return {
-        key: (statistics.median(rate for rate, _ in of), statistics.median(w for _, w in of))
+        key: (
+            statistics.median(p.rate for p in of),
+            statistics.median(p.power_w or 0.0 for p in of),
+        )
         for key, of in figures.items()
     }
 

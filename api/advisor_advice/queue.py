@@ -54,9 +54,8 @@ from advisor.predict.predictions import Prediction, predicted_part
 from advisor.predict.profiles import Profile
 from advisor.predict.sets import OptionPredictor, fills
 from advisor.settings import Settings
-from advisor_advice import forecasting
 from advisor_advice.conditions import AdvisorInputs, find_profiles
-from advisor_advice.forecasting import criteria_of
+from advisor_advice.forecasting import criteria_of, options_to_try, with_forecast
 from advisor_advice.launching import TRY_S, ResolvedLaunch, make_join
 from advisor_advice.placing import decider_of, pool_of
 from advisor_profiling import SUPERVISOR
@@ -134,7 +133,7 @@ class QueueCard:
         # No running job has a limit; a job that joins may need one.
         split = replace(split, sharing="limited") if split.sharing == "uncapped" else split
         made = LaunchSet(split=split, parts=parts, open_percent=WHOLE)
-        return forecasting.with_forecast(made, self.wanted, settings)[0]
+        return with_forecast(made, self.wanted, settings)[0]
 
     @classmethod
     def read(cls, jobs: Sequence[Job], wanted: ResolvedLaunch, settings: Settings) -> "QueueCard":
@@ -625,7 +624,7 @@ class QueueRun:
             profiles = [card.profiles[name] for name in names]
             decision = decider_of(card.inputs, card.request.of(profiles))(profiles, None)
             if decision and decision.choice:
-                tried = forecasting.options_to_try(decision, tries)
+                tried = options_to_try(decision, tries)
                 splits = [*dict.fromkeys((split, *(option.prediction.split for option in tried)))]
         return tuple(
             card.launch_set(jobs, chosen_split, self._settings) for chosen_split in splits[:tries]

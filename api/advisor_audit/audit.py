@@ -41,7 +41,7 @@ from pydantic import TypeAdapter
 
 from advisor.core.gpu import MOST_JOBS as MOST_ON_CARD, WHOLE, Gpu
 from advisor.core.job import Job, ProgressSettings
-from advisor.core.objectives import NO_PRICES, NORMAL_90, Aim, Interval, Prices
+from advisor.core.objectives import HOUR_S, NO_PRICES, NORMAL_90, Aim, Interval, Prices
 from advisor.core.records import FILLS_PERCENT, SoloPoint
 from advisor.core.wording import NAME, listed
 from advisor.decide.limits import Request
@@ -425,7 +425,7 @@ MOST_JOBS, MOST_SETS, MOST_PAIRS, MOST_CHANGES = 500, 100, 3, 3
 """Jobs that are listed, those with the most hours first; sets, those worth most first; pairs to
 begin with; sets to change first."""
 
-HOUR_S, MONTH_H = 3600.0, 730.0
+MONTH_H = 730.0
 
 
 @dataclass(slots=True)

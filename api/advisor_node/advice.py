@@ -46,8 +46,9 @@ _KEPT_S = 60.0
 
 _AT_ONCE = 50
 
-MOST_PAIRS, MOST_SETS = 2 * _AT_ONCE, 10
-"""New questions that are asked at a time: one caller must not hold up others."""
+# New questions that are asked at a time: one caller must not hold up others.
+MOST_PAIRS = 2 * _AT_ONCE
+MOST_SETS = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

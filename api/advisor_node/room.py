@@ -796,13 +796,14 @@ class ObservationQueue:
         """How many the service does not have yet."""
         return len(self._waiting)
 
-    def add(self, record: Record) -> None:
-        """One more, to be sent at the next flush."""
-        if len(self._waiting) == _MOST_WAITING:
-            self._waiting.popleft()
-            self.lost += 1
-        self._waiting.append(record)
-        self._tried_s = None
+    def add(self, *records: Record) -> None:
+        """Some more, to be sent at the next flush."""
+        for record in records:
+            if len(self._waiting) == _MOST_WAITING:
+                self._waiting.popleft()
+                self.lost += 1
+            self._waiting.append(record)
+            self._tried_s = None
 
     def flush(self) -> None:
         """Send what waits; after a failure not again for half a minute.

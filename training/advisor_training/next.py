@@ -188,8 +188,11 @@ def measured_so_far(
 # 264.5 GPU-minutes (docs/measurements/pairs.md).
 _PAIR_POINT_S = 7.8
 
-SPLITS, SPLITS_BESIDE_ITSELF = 10, 6
-"""Windows of a pair at `nine,uncapped`, and of a job next to itself."""
+# Windows of a pair at `nine,uncapped`.
+SPLITS = 10
+
+# The same of a job next to itself.
+SPLITS_BESIDE_ITSELF = 6
 
 # A job alone at ten shares: median of 43 sweeps (docs/measurements/profiles.md).
 _PROFILE_MINUTES = 80 / 60

@@ -234,36 +234,8 @@ def said(evaluation: Evaluation) -> Iterator[str]:
         if (figures := _find_choices(evaluation, OURS, name))
     ]
     yield f"In the same pairs: {', '.join(others)}. Of the oracle it reaches {', '.join(ours)}."
-    least = QUESTIONS[DEFAULT_OBJECTIVE].min_speed
-    wanted = (BY_WORKLOAD, OURS, least, "as advised")
-    missed = next(
-        (
-            row["missed"]
-            for row in evaluation.limits
-            if (row["protocol"], row["method"], row["min_speed"], row["kept"]) == wanted
-        ),
-        None,
-    )
-    yield (
-        f"Of the choices that share, {_between(missed)} leave a job below {least:g} of its speed, "
-        "or a server below all of its demand."
-        if missed
-        else "No choice shares the GPU."
-    )
-    errors = errors_of_all_pairs(evaluation)[BY_WORKLOAD, OURS]
-    misses = [
-        f"{words} by {error.mean_percent:.1f} % (median {error.median_percent:.1f} %)"
-        for words, error in (("rates", errors.rate), ("power", errors.power))
-        if error
-    ]
-    held = [
-        f"{100 * coverage.overall:.0f} % of {name}"
-        for name, coverage in evaluation.coverage.items()
-    ]
-    yield (
-        f"It misses {' and '.join(misses)} at the nine splits. Its intervals for "
-        f"{evaluation.wanted_coverage:.0%} hold {' and '.join(held)}."
-    )
+    yield _missed_speeds(evaluation)
+    yield _errors_and_intervals(evaluation)
     basis = evaluation.basis
     yield (
         f"{count_of(basis['splits'], 'split')} of {count_of(basis['pairs'], 'pair')} of "
@@ -287,6 +259,42 @@ def said(evaluation: Evaluation) -> Iterator[str]:
             "These pairs do not tell how good it is on another GPU model: leaving one out takes "
             "pairs of two."
         )
+
+
+def _missed_speeds(evaluation: Evaluation) -> str:
+    least = QUESTIONS[DEFAULT_OBJECTIVE].min_speed
+    wanted = (BY_WORKLOAD, OURS, least, "as advised")
+    missed = next(
+        (
+            row["missed"]
+            for row in evaluation.limits
+            if (row["protocol"], row["method"], row["min_speed"], row["kept"]) == wanted
+        ),
+        None,
+    )
+    return (
+        f"Of the choices that share, {_between(missed)} leave a job below {least:g} of its speed, "
+        "or a server below all of its demand."
+        if missed
+        else "No choice shares the GPU."
+    )
+
+
+def _errors_and_intervals(evaluation: Evaluation) -> str:
+    errors = errors_of_all_pairs(evaluation)[BY_WORKLOAD, OURS]
+    misses = [
+        f"{words} by {error.mean_percent:.1f} % (median {error.median_percent:.1f} %)"
+        for words, error in (("rates", errors.rate), ("power", errors.power))
+        if error
+    ]
+    held = [
+        f"{100 * coverage.overall:.0f} % of {name}"
+        for name, coverage in evaluation.coverage.items()
+    ]
+    return (
+        f"It misses {' and '.join(misses)} at the nine splits. Its intervals for "
+        f"{evaluation.wanted_coverage:.0%} hold {' and '.join(held)}."
+    )
 
 
 def _between(interval: Interval) -> str:

@@ -260,8 +260,11 @@ _WRONG_RESULTS = ("wrong", "differ")
 # bound at which launches call a job too fast. Launch-bound jobs alone differ by up to 12 %.
 _FASTEST = 1.3
 
-MOST_TAUGHT, LEAST_TAUGHT = 0.25, 200
-"""What one writer may teach in a run: a part of the pairs that were learned from, or so many."""
+# What one writer may teach in a run, as a part of the pairs that were learned from.
+MOST_TAUGHT = 0.25
+
+# Pairs that one writer may teach in a run, however few were learned from.
+LEAST_TAUGHT = 200
 
 MOST_VOIDED = 10
 """Pairs of others that one writer's profiles may make impossible; with more they are left out."""

@@ -1,6 +1,5 @@
 """Connections: where the service listens, its certificate, and how many are open for how long."""
 
-import contextlib
 import errno
 import os
 import socket
@@ -9,7 +8,7 @@ import stat
 import time
 from collections import OrderedDict
 from collections.abc import Generator, Iterable
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
@@ -291,15 +290,15 @@ def listening(options: ServeOptions) -> Generator[socket.socket]:
         InputError: the address cannot be listened on, or another server does.
     """
     if options.socket is None:
-        with contextlib.closing(_tcp(options)) as listener:
+        with closing(_tcp(options)) as listener:
             yield listener
         return
-    with contextlib.closing(_unix(options.socket)) as listener:
+    with closing(_unix(options.socket)) as listener:
         ours = options.socket.lstat().st_ino
         try:
             yield listener
         finally:
-            with contextlib.suppress(OSError):
+            with suppress(OSError):
                 if options.socket.lstat().st_ino == ours:  # not that of a server that came after
                     options.socket.unlink()
 

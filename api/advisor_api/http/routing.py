@@ -5,7 +5,6 @@ request is checked, named, counted and logged before any route sees it.
 """
 
 import asyncio
-import functools
 import gzip
 import hashlib
 import itertools
@@ -17,7 +16,7 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, cast
 from weakref import WeakValueDictionary
 
@@ -381,7 +380,7 @@ class _Sent(Request):
         self._body, self._json = b"read", value
 
 
-@functools.lru_cache(maxsize=8192)
+@lru_cache(maxsize=8192)
 def _read_again(kind: type[T], body: bytes) -> T:
     """As `read`; what was read from the same bytes before is given again, since it is frozen."""
     return read(kind, body, name="the body")

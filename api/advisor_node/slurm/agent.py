@@ -4,7 +4,6 @@ It owns nothing: MPS daemons and limits are the Prolog's, so its end, by whateve
 Prolog starts it again with the next job.
 """
 
-import logging
 import re
 import signal
 import socket
@@ -25,6 +24,7 @@ from advisor.runtime.backend import ComputingPids, Control, MpsBackend, Sight
 from advisor.runtime.processes import environment_of, owner_of
 from advisor.settings import Settings
 from advisor_node.room import (
+    LOG,
     ObservationQueue,
     ReferenceCache,
     Room,
@@ -215,8 +215,6 @@ class UserDaemon:
         )
 
 
-LOG = logging.getLogger("advisor.node")
-
 # Without a job, and with nothing that waits for the service, it ends after this time.
 _IDLE_S = 600.0
 
@@ -270,8 +268,7 @@ class SlurmAgent:
                 continue
             try:
                 room = self._rooms.get(gpu.path) or self._open(gpu)
-                for record in room.look(jobs):
-                    self._reports.add(record)
+                self._reports.add(*room.look(jobs))
                 if not room.meters:
                     self._rooms.pop(gpu.path).close()
             except AdvisorError as error:

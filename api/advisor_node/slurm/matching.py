@@ -4,7 +4,7 @@ import logging
 import math
 import threading
 import time
-from collections import Counter, defaultdict, deque
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -75,9 +75,7 @@ def with_places(jobs: Sequence[SlurmTask], nodes: Mapping[str, SlurmNode]) -> li
 
     That is the first on which there is room.
     """
-    held = Counter[tuple[str, int]]()
-    for job in jobs:
-        held.update(job.cards)
+    held = sum((Counter(job.cards) for job in jobs), Counter[tuple[str, int]]())
     placed: list[SlurmTask] = []
     for job in jobs:
         node = nodes.get(job.needs_node) if job.pending and job.part else None
@@ -94,12 +92,10 @@ def _open_cards(
     jobs: Sequence[SlurmTask], kind: Callable[[SlurmTask], object]
 ) -> Iterator[_CardTasks]:
     """Those on which something is left for others; on each all jobs are of one kind."""
-    on: dict[tuple[str, int], list[SlurmTask]] = defaultdict(list)
-    for job in jobs:
-        for card in job.cards:
-            on[card].append(job)
+    on = grouped(((card, job) for job in jobs for card in job.cards), lambda pair: pair[0])
     yield from ((job,) for job in jobs if job.part and job.pending and not job.needs_node)
-    for card, holders in on.items():
+    for card, pairs in on.items():
+        holders = [job for _, job in pairs]
         alike = len({kind(job) for job in holders}) == 1
         shared = all(job.part and len(job.cards) == 1 for job in holders)
         held = sum(job.cards[card] for job in holders)
@@ -148,15 +144,13 @@ def _planned_sets(
     candidates = [*(job for _, card in begun for job in card), *able]
     if len(candidates) <= ADVISED_JOBS:
         return
-    rest: dict[str, deque[SlurmTask]] = defaultdict(deque)
-    for job in able:
-        rest[_named(job).job].append(job)
+    rest = grouped(able, lambda job: _named(job).job)
     for names in plan([_request(job) for job in candidates], model):
         wanted = Counter(names)
         kinds, there = next((b for b in begun if _names(b[1]) <= wanted), (None, ()))
         begun = [card for card in begun if card[0] != kinds]
         joining = sorted(
-            (rest[name].popleft() for name in (wanted - _names(there)).elements() if rest[name]),
+            (rest[name].pop(0) for name in (wanted - _names(there)).elements() if rest.get(name)),
             key=lambda job: places[job.key],
         )
         if joining and len(there) + len(joining) > ADVISED_JOBS:

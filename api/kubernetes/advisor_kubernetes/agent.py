@@ -628,8 +628,7 @@ class _KubernetesAgent:
                     )
             mine = [pod for pod in pods if pod.gpu_uuid == daemon.gpu.uuid]
             self._hours[daemon.gpu.uuid].look(time.monotonic(), mine)
-            for record in room.look(mine):
-                self._reports.add(record)
+            self._reports.add(*room.look(mine))
         self.publish(time.monotonic())
         self._reports.flush()
         pods = [

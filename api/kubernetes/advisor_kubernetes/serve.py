@@ -1,7 +1,6 @@
 """The process of the cluster: webhook and chooser behind one HTTPS port."""
 
 import asyncio
-import contextlib
 import functools
 import logging
 import math
@@ -19,7 +18,7 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, TypeVar
@@ -400,7 +399,7 @@ class Choosing:
                 LOG.exception("an internal error")
                 stopping.wait(_TICK_S)
             self._last_round_s = time.monotonic()
-        with contextlib.suppress(AdvisorError):  # else the next one waits until it has run out
+        with suppress(AdvisorError):  # else the next one waits until it has run out
             self._lease.give_up()
 
     def _turn(self) -> None:

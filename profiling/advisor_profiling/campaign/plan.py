@@ -844,11 +844,12 @@ def left_to_measure(
             slots = tuple((part.job, part.job_hash, part.share_percent) for part in parts)
             cards[point.gpu_uuid].add((slots, point.mode, point.repeat))
     targets = [target for block in blocks for target in block.targets]
-    others = grouped(beside, lambda window: window[1].jobs)
+    others = grouped(beside, lambda of: of[1].jobs)
     done: set[Target] = set()
     for names, group in grouped(targets, lambda target: target.jobs).items():
         keys = {target: _key(target, mode) for target in group}
-        wanted = {*keys.values(), *(_key(target, other) for other, target in others.get(names, ()))}
+        there = {_key(target, other) for other, target in others.get(names, ())}
+        wanted = {*keys.values(), *there}
         whole = len(names) > 1 and any(keys >= wanted for keys in cards.values())
         here = cards.get(gpu.uuid, set[_WindowKey]())
         done |= {target for target, key in keys.items() if whole or key in here}
