@@ -6,7 +6,7 @@ such a burst waits all the same.
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 from advisor.core.records import SoloPoint
@@ -46,11 +46,6 @@ class Kernels:
     per_unit: float
     hold_s: float
     source: Literal["probe", "counted", "fitted", "guessed", "elsewhere"]
-
-
-def elsewhere(kernels: Kernels | None) -> Kernels | None:
-    """The same on another GPU model: as many for a unit of progress, each taken to last as long."""
-    return kernels and replace(kernels, source="elsewhere")
 
 
 @dataclass(frozen=True, slots=True)

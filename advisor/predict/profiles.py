@@ -39,7 +39,7 @@ from advisor.core.objectives import Interval
 from advisor.core.records import BACKLOG, CPU_BOUND, DOUBTFUL, SoloPoint, grouped
 from advisor.core.telemetry import NEAR_LIMIT
 from advisor.errors import InputError
-from advisor.predict.kernels import Kernels, computes_in_bursts, elsewhere
+from advisor.predict.kernels import Kernels, computes_in_bursts
 from advisor.validity.points import (
     NO_PROFILE,
     is_usable,
@@ -429,10 +429,12 @@ def make_profiles(points: Iterable[SoloPoint]) -> dict[tuple[str, str], Profile]
                 right_units=right,
                 wrong_units=wrong,
             )
-    # A unit of a job takes the same kernels on another GPU model.
+    # A unit of a job takes the same kernels on another GPU model; each is taken to last as long.
     counted = {(p.job, p.job_hash): p.kernels for p in profiles.values() if p.kernels}
     return {
-        key: p if p.kernels else replace(p, kernels=elsewhere(counted.get((p.job, p.job_hash))))
+        key: replace(p, kernels=replace(kernels, source="elsewhere"))
+        if not p.kernels and (kernels := counted.get((p.job, p.job_hash)))
+        else p
         for key, p in profiles.items()
     }
 
