@@ -437,7 +437,7 @@ class _Job:
 
 
 def end_screens(
-    status: LaunchStatus, observed: Sequence[Observation], policy: Policy, spec: LaunchSpec
+    status: LaunchStatus, observed: Sequence[Observation], policy: Policy, folder: LaunchFolder
 ) -> Iterator[Said]:
     """A screen for each set of jobs that ran together, and how the launch ended once it has."""
     begins = [n for n, o in enumerate(observed) if o.stretch == 0]
@@ -467,31 +467,34 @@ def end_screens(
     if jobs:
         is_faster = any((job.mean_speed or 0.0) > FASTEST for job in began)
         names, split = as_requested(job.job for job in began), split_of(began, status.sharing)
-        how = f"--split {split}{_limits(spec, status, policy)}{' --alone' * is_faster}"
+        how = f"--split {split}{_limits(folder, status, policy)}{' --alone' * is_faster}"
         ending.append(("Again", f"advisor launch {names} {how}"))
     yield Said(headline=_headline(status.state, last, jobs), lines=tuple(ending))
 
 
-def _limits(spec: LaunchSpec, status: LaunchStatus, policy: Policy) -> str:
+def _limits(folder: LaunchFolder, status: LaunchStatus, policy: Policy) -> str:
     """What the jobs that began together had to keep, but for what they keep anyway."""
-    parts = spec.pairs[status.pair_number].parts
-    return option_words(
-        {
-            "min_speed": [
-                f"{part.job.name}={part.min_speed:.10g}"
-                for part in parts
-                if part.min_speed not in (None, policy.min_speed)
-                and not (part.job.offered_rate and part.min_speed)
-            ],
-            "max_p99": [
-                f"{part.job.name}={part.max_p99_ms:.10g}ms"
-                for part in parts
-                if part.max_p99_ms not in (None, part.job.max_p99_ms)
-            ],
-            "max_power": parts[0].max_power_w,
-            "power_limit": spec.power_limit_w,
-        }
-    )
+    with suppress(InputError):
+        spec = folder.read_spec()
+        parts = spec.pairs[status.pair_number].parts
+        return option_words(
+            {
+                "min_speed": [
+                    f"{part.job.name}={part.min_speed:.10g}"
+                    for part in parts
+                    if part.min_speed not in (None, policy.min_speed)
+                    and not (part.job.offered_rate and part.min_speed)
+                ],
+                "max_p99": [
+                    f"{part.job.name}={part.max_p99_ms:.10g}ms"
+                    for part in parts
+                    if part.max_p99_ms not in (None, part.job.max_p99_ms)
+                ],
+                "max_power": parts[0].max_power_w,
+                "power_limit": spec.power_limit_w,
+            }
+        )
+    return ""
 
 
 def _seats(observation: Observation) -> list[tuple[str, float]]:
@@ -748,9 +751,7 @@ def show(launch_id: LaunchId, as_json: AsJson = False) -> None:
         return
     console = plain_console(highlight=False, width=None if sys.stdout.isatty() else PIPE_WIDTH)
     console.print(table(status, console.width))
-    for screen in end_screens(
-        status, observations(folder), read_settings().policy, folder.read_spec()
-    ):
+    for screen in end_screens(status, observations(folder), read_settings().policy, folder):
         print_screen(screen)
 
 
@@ -1058,7 +1059,7 @@ def _launch(spec: LaunchSpec, settings: Settings, *, detach: bool, as_json: bool
     with asking_to_stop(folder.ask_stop):
         status = _show_json(progress, folder) if as_json else show(progress)
     if not as_json:
-        for screen in end_screens(status, observations(folder), settings.policy, spec):
+        for screen in end_screens(status, observations(folder), settings.policy, folder):
             print_screen(screen)
     return exit_code(status)
 
@@ -1093,8 +1094,11 @@ def join_launch(
 def _join_text(launch_id: str, said: JobStatus) -> str:
     if said.outcome == "refused":
         return f"{said.job} did not join {launch_id}, which goes on as it was: {said.error}"
-    limits = f" ({said.units_granted} units, memory {_memory(said)})"
-    units = "" if said.units_granted is None else limits
+    units = (
+        f" ({said.units_granted} units, memory {_memory(said)})"
+        if said.units_granted is not None
+        else ""
+    )
     return f"{said.job} joined {launch_id} with {said.share_text}{units} at {said.joined_at}"
 
 

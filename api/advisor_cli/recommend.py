@@ -119,7 +119,6 @@ def recommend(
 
     Example: advisor recommend bert-serve-30 triad --min-speed triad=0.6
     """
-    wanted = {"how": how, "why": why, "notes": notes, "all": every}
     result = ask.advise(
         *jobs, objective=objective, work=work, fine=fine, every=every, **asdict(options)
     )
@@ -141,7 +140,8 @@ def recommend(
         say("\n".join(words.lines) or "nothing to paste: each job asks for a whole GPU")
         print_list(console, f"for {words.version}, which cannot express:", "-", words.cannot)
     else:
-        _show(given, [name for name, is_wanted in wanted.items() if is_wanted])
+        details = (("how", how), ("why", why), ("notes", notes), ("all", every))
+        _show(given, [name for name, is_wanted in details if is_wanted])
 
 
 def _words_for(placer: str, d: Decision) -> Pasted:
@@ -360,9 +360,11 @@ def _option_name(option: RatedSplit) -> str:
 
 
 def _note(finish: Finish) -> str:
-    if not finish.shared_s or finish.time_s - finish.shared_s < 1e-6 * finish.time_s:
-        return ""
-    return f"one has ended after {duration_text(finish.shared_s)}; the other's limit stays"
+    return (
+        f"one has ended after {duration_text(finish.shared_s)}; the other's limit stays"
+        if finish.shared_s and finish.time_s - finish.shared_s >= 1e-6 * finish.time_s
+        else ""
+    )
 
 
 def _finish_text(finish: Finish, this: Finish) -> str:

@@ -84,6 +84,7 @@ BEGAN = LaunchSet(
     ),
 )  # fmt: skip
 SPEC = LaunchSpec(launch_id="L", gpu="0", pairs=(BEGAN,) * 3)
+FOLDER = Mock(**{"read_spec.return_value": SPEC})
 RUNS = replace(
     OVER, state="running", pairs=2, power_w=450, work_per_joule=0.001, energy_saved=0.08,
     predicted_power_w=FORECAST.power_w, overlap_s=12, energy_j=5400, stranded_unit_s=76,
@@ -228,7 +229,7 @@ def shown(scene: str, capsys: pytest.CaptureFixture[str]) -> str:
         plain_console(width=width).print(table(of, width))
     print(line(of))
     for prices in (NO_PRICES, Prices(gpu_hour=2.5, kwh=0.15)) if of is OVER else (NO_PRICES,):
-        for screen in end_screens(of, observed, Policy(prices=prices), SPEC):
+        for screen in end_screens(of, observed, Policy(prices=prices), FOLDER):
             print_screen(screen)
     lines: Iterator[str] = (text.rstrip() for text in capsys.readouterr().out.splitlines())
     return "".join(f"{text}\n" for text in lines)
@@ -244,10 +245,13 @@ def test_scene(
 
 def test_again_repeats_the_limits_that_were_given() -> None:
     """Beside defaults, the demand of a server and the promise of its job file."""
-    train, score = BEGAN.parts
-    parts = (replace(train, min_speed=0.5, max_power_w=500.0), replace(score, max_p99_ms=20.0))
+    parts = (
+        replace(BEGAN.parts[0], min_speed=0.5, max_power_w=500.0),
+        replace(BEGAN.parts[1], max_p99_ms=20.0),
+    )
     spec = replace(SPEC, pairs=(replace(BEGAN, parts=parts),), power_limit_w=600.0)
-    (screen,) = end_screens(OVER, [SEEN], POLICY, spec)
+    folder = Mock(**{"read_spec.return_value": spec})
+    (screen,) = end_screens(OVER, [SEEN], POLICY, folder)
     assert dict(screen.lines)["Again"] == (
         "advisor launch train score --split 50/50 --min-speed train=0.5 --max-p99 score=20ms "
         "--max-power 500 --power-limit 600"
