@@ -253,9 +253,9 @@ class SetAdvisor:
             self._copies(request) if len(wire_request.names) == 1 else self.answer(request, there)
         )
         profile_set, jobs_dir = self.inputs.profile_set, self.inputs.jobs_dir
-        local = [p for p in profile_set.profiles if p.job not in profile_set.bundled]
-        files = (jobs_dir and _job_file(profile.job, jobs_dir) for profile in local)
-        return replace(given, warnings=(*changed_jobs(files, local), *given.warnings))
+        profiles = profile_set.profiles
+        files = (jobs_dir and _job_file(profile.job, jobs_dir) for profile in profiles)
+        return replace(given, warnings=(*changed_jobs(files, profiles), *given.warnings))
 
     def _copies(self, request: Request) -> ModelAdvice:
         profile_set = self.inputs.profile_set
