@@ -672,7 +672,7 @@ class Conditions:
         outdated: By GPU model, what has changed since `advisor check`, in words.
         windows: What was measured of jobs together.
         kernels: By job and GPU model, of jobs that no probe ran beside.
-        hours: Launches of jobs of which one or more were only seen.
+        hours: Launches of one job that was only seen beside others that are known.
         expected: The newest other launches, by which a card's factor is found.
     """
 
@@ -776,7 +776,7 @@ class Conditions:
         yield from dict.fromkeys(limit_warnings(profiles))
         beside = Counter(job for hour in self._hours(profiles) for job in hour.observation.jobs)
         for job in dict.fromkeys(p.job for p in profiles if p.doubt is not None and beside[p.job]):
-            yield f"of {job} also {beside[job]} launches beside other jobs tell"
+            yield f"of {job} also {beside[job]} launches beside profiled jobs tell"
 
     def _hours(self, profiles: Sequence[Profile]) -> list[Expected]:
         """Those on their GPU model; what these very jobs did is among the windows."""
@@ -866,28 +866,23 @@ def experience_of(
         {job for observation in observations for job in observation.jobs}, store, or_watched=True
     )
     all_ = expected_of(observations, profiles, predictor, checked)
-    by_estimate = grouped(all_, lambda e: any(p.doubt is not None for p in e.profiles))
+    by_unsure = grouped(all_, lambda e: sum(p.doubt is not None for p in e.profiles))
     # An estimate that is off is no drift, nor is it the card.
-    expected = by_estimate.get(False, [])
+    expected = by_unsure.get(0, [])
     return Conditions(
         expected=tuple(expected),
         drifts=find_drifts(compared(expected)),
         outdated=outdated_checks(observations, home),
         kernels=fitted_kernels(all_),
-        hours=tuple(by_estimate.get(True, ())),
+        hours=tuple(by_unsure.get(1, ())),
     )
-
-
-# Standard deviation of a logarithm, beside which no doubt counts.
-_TELLS_NOTHING = 1e6
 
 
 def narrowed_by(profile: Profile, launches: Iterable[Expected]) -> Profile:
     """The estimated profile of a job after what it did in these.
 
     Launches of the same jobs at one split are off alike, by what is not known of sets: with their
-    number only the noise falls. Each rate tells of its own job, watts of all: beside another
-    estimate they tell nothing, as its error is the same at every split.
+    number only the noise falls.
     """
     key, evidence = (profile.job, profile.gpu_model), list[tuple[float, Floats, Floats]]()
     is_meant = profile.doubt is not None and not profile.serving
@@ -914,8 +909,6 @@ def narrowed_by(profile: Profile, launches: Iterable[Expected]) -> Profile:
             whole = times * np.log(np.maximum(value / low, high / value)) / NORMAL_90
             of_sets = np.maximum(whole**2 - profile.doubt_at(share)[:, 0] ** 2, least**2)
             spread = np.sqrt(of_sets + card**2 + noise**2 / len(measured))
-            if sum(p.doubt is not None for p in alike[0].profiles) > 1:
-                spread[1] = _TELLS_NOTHING
             evidence.append(
                 (split.shares[n], times * np.log(measured / value).mean(axis=0), spread)
             )

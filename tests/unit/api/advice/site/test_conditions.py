@@ -144,7 +144,7 @@ def test_each_shared_hour_narrows_what_is_not_known_of_a_seen_job(settings: Sett
                 store.add([beside(truth, other, share, number)])
             seen = experience_of(store, model(), never, settings.home)
             given = seen.on_card(CARD, None, store)
-            applied, said = given.applied, f"of s also {number} launches beside other jobs tell"
+            applied, said = given.applied, f"of s also {number} launches beside profiled jobs tell"
             assert [*given.warnings(asked)] == ([said] if number else [])
             _, (found, *others) = applied(model(), asked)
             narrower.append(found)
@@ -160,35 +160,6 @@ def test_each_shared_hour_narrows_what_is_not_known_of_a_seen_job(settings: Sett
     assert offs[-1] < 0.4 * offs[0]
     assert narrower[-1].values["rate"][-1] == 100
     assert np.diff(narrower[-1].values["rate"]).min() >= 0
-
-
-def test_an_hour_of_two_seen_jobs_narrows_the_rates_of_both(settings: Settings) -> None:
-    """Each by its own; the watts of both are told apart by nothing, and stay as they were."""
-    whole = replace(solo_points("s")[-1], flags=(WATCHED,), sm_active_percent=60.0)
-    stored(settings, whole, replace(whole, job="u"))
-    with open_store(settings.database_url, settings.home) as store:
-        estimated = [profiles_of("su", store, or_watched=True)[job, CARD] for job in "su"]
-        split, (before, _) = Split((45.0, 45.0)), estimated
-        (expected,) = model().predict(estimated, [split])
-        rates = [
-            factor * part.rate.value
-            for factor, part in zip((0.8, 1.0), expected.parts, strict=True)
-        ]
-        store.add([
-            launch(1, job_1="s", job_2="u", share_1_percent=45.0, share_2_percent=45.0,
-                   rate_1=rates[0], rate_2=rates[1], power_w=expected.power_w.value)
-        ])  # fmt: skip
-        given = experience_of(store, model(), never, settings.home).on_card(CARD, None, store)
-        after = [given.applied(model(), (job, PAIR[0]))[1][0] for job in estimated]
-    shares = np.array([45.0])
-    kept = [
-        job.at(shares, "rate")["rate"][0] / before.at(shares, "rate")["rate"][0] for job in after
-    ]
-    assert 0.75 < kept[0] < 0.95
-    assert kept[1] == pytest.approx(1.0, abs=0.02)
-    for job in after:
-        rate, power = job.doubt_at(shares)[:, 0] / before.doubt_at(shares)[:, 0]
-        assert (rate < 0.95, power) == (True, pytest.approx(1.0))
 
 
 def test_a_job_that_was_seen_and_not_counted_has_no_rates_beside_others() -> None:
