@@ -298,15 +298,13 @@ class Profile:
         and then pauses gets slower at once. The smallest share at which bursts still leave time
         decides by the nearer of the two. An estimated rate says nothing.
         """
-        names = "sm_active_percent", "dram_active_percent"
-        active = max(float(self.values[name][-1]) for name in names)
+        active = float(np.fmax(*(self.values[f"{of}_active_percent"][-1] for of in ("sm", "dram"))))
         fits = (self.shares >= 1.25 * active) & (self.doubt_at(self.shares)[0] == 0)
         if not self.in_bursts or not fits[:-1].any():
             return False
         first = int(fits.argmax())
         longer = 1 + active / self.shares[first] - active / WHOLE
-        rates = self.values["rate"]
-        return bool(rates[first] / rates[-1] > (1 + 1 / longer) / 2)
+        return bool(self.values["rate"][first] > (1 + 1 / longer) / 2 * self.values["rate"][-1])
 
     @property
     def whole_gpu_p99_ms(self) -> float | None:

@@ -48,7 +48,7 @@ from advisor.errors import InputError, NoSplitError
 from advisor.predict.predictions import lower_limit
 from advisor.predict.profiles import MEASURED_ON, Profile, hold_several
 from advisor.predict.sets import OptionPredictor, active_idle_w, fills, is_by_physics
-from advisor.settings import Settings, job_folders
+from advisor.settings import SUITE, Settings, job_folders
 from advisor.validity.points import is_usable, with_solo_flags
 from advisor.validity.safe_counts import CheckedCounts, avoided_texts
 from advisor.wire import answers as wire
@@ -253,9 +253,16 @@ class SetAdvisor:
             self._copies(request) if len(wire_request.names) == 1 else self.answer(request, there)
         )
         profile_set, jobs_dir = self.inputs.profile_set, self.inputs.jobs_dir
-        profiles = profile_set.profiles
-        files = (jobs_dir and _job_file(profile.job, jobs_dir) for profile in profiles)
-        return replace(given, warnings=(*changed_jobs(files, profiles), *given.warnings))
+        # Files of the suite are what its profiles are of.
+        own = jobs_dir and jobs_dir.absolute() != SUITE / "jobs" and jobs_dir
+        local = [
+            profile
+            for profile in profile_set.profiles
+            if profile.job not in profile_set.bundled
+            or (own and (own / f"{profile.job}.yaml").exists())
+        ]
+        files = (jobs_dir and _job_file(profile.job, jobs_dir) for profile in local)
+        return replace(given, warnings=(*changed_jobs(files, local), *given.warnings))
 
     def _copies(self, request: Request) -> ModelAdvice:
         profile_set = self.inputs.profile_set

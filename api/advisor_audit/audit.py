@@ -764,7 +764,7 @@ _LEFT_ALONE: Mapping[str, str] = {
     "several GPUs": "of jobs on several GPUs at once are left as they are",
     "shared already": "of GPUs that several jobs held at once are left as they are",
     "in MIG or partitions": "of GPUs in MIG instances or partitions are left as they are",
-    "too little read": "lack power, memory in use or in all, or any activity, and are left as they are",
+    "too little read": "lack power, memory, its total or any activity, and are left as they are",
 }
 
 
