@@ -61,8 +61,9 @@ class RoundRobin:
         gaps: Of a job that waits for its host, the part of the time in which a kernel runs is its
             SM activity to this power. Counted: 0.17 at 0.07, 0.47 at 0.31, 0.79 at 0.60.
         batches: Of a server, SM activity alone over that which full batches would need.
-        room: Kernels under a limit below this part of the GPU leave others SMs, so they keep them
-            off for as much less: triad at 50 % leaves a small job 0.5 of its speed, at 100 % 0.03.
+        room: Under a limit below this part of the GPU kernels leave SMs to jobs without one, and
+            keep them off for as much less: triad at 50 % leaves a small job 0.5 of its speed, at
+            100 % 0.03. Not where several have limits, which was not measured.
     """
 
     launch_s: float
@@ -73,7 +74,6 @@ class RoundRobin:
     def kernels(
         self,
         counted: Kernels | None,
-        share: Floats,
         rate: Floats,
         active: Floats,
         whole: tuple[float, float, float],
@@ -88,7 +88,6 @@ class RoundRobin:
 
         Args:
             counted: None: they are not known.
-            share: Percent.
             rate: Units of progress a second at each share.
             active: Activity of SMs at each share, or of DRAM where that is higher.
             whole: Rate, activity and CPU cores on the whole GPU.
@@ -108,7 +107,7 @@ class RoundRobin:
         hold_s = np.maximum(held_s, active / made / (self.batches if serves else 1.0))
         runs = 0.0 if reads_ahead else whole_active**self.gaps if waits else 1.0
         kernel_s = np.full_like(made, held_s) if serves else np.maximum(hold_s, runs / made)
-        return made, kernel_s, hold_s * np.minimum(1.0, share / WHOLE / self.room)
+        return made, kernel_s, hold_s
 
 
 def dealt(made: Floats, kernel_s: Floats, hold_s: Floats) -> Floats:
@@ -170,7 +169,7 @@ class Tails:
         burst = _most_beside(jobs.in_bursts * (1 - jobs.sm)) / (1 + jobs.p99_ms / self.burst_ms)
         together = 1 + self.crowd**2 * ((jobs.sm.sum(axis=0) + burst) ** 2 - jobs.sm**2)
         # For each of its kernels one of every other, or as many as that makes meanwhile.
-        hold_s, made = (1 - np.eye(len(jobs.sm))[:, :, None]) * jobs.hold_s, jobs.made[None]
+        hold_s, made = (1 - np.eye(len(jobs.sm))[:, :, None]) * jobs.beside_s, jobs.made[None]
         between_s = self.kernel_s + hold_s.sum(axis=1)
         for _ in range(3):
             in_step = made * between_s[:, None] >= 1
@@ -333,7 +332,7 @@ _UNREAD_CORES = (1.0, 0.4)
 # of 29 such wait, and none of 38 others, the least active at 0.76.
 _WAITING = 0.7
 
-TAILS = Tails(crowd=1.5, kernel_s=10e-6, held=0.07, burst_ms=12.0, memory=0.85)
+TAILS = Tails(crowd=1.5, kernel_s=12e-6, held=0.07, burst_ms=12.0, memory=0.85)
 
 # Part of the speed that time slicing leaves (`time_sliced`); a GeForce loses nothing: of half of
 # the networks of Lucid's table, on an RTX 3090 (docs/measurements/sets.md).
@@ -363,9 +362,9 @@ SPEED_ERRORS: Mapping[SetClass, tuple[float, float]] = MappingProxyType(
         "beside one that fills, guessed": (0.31, 2.33),
         "beside several that fill, guessed": (0.23, 2.62),
         "fills, one limit": (0.78, 1.22),
-        "beside one that fills, one limit": (0.68, 1.31),
+        "beside one that fills, one limit": (0.68, 1.34),
         "fills, guessed, one limit": (0.77, 1.33),
-        "beside one that fills, guessed, one limit": (0.56, 1.3),
+        "beside one that fills, guessed, one limit": (0.56, 1.31),
         "time-sliced": (0.78, 1.23),
     }
 )
@@ -385,7 +384,7 @@ POWER_ERRORS: Mapping[SetClass, tuple[float, float]] = MappingProxyType(
         "fills": (0.83, 1.05),
         "beside one that fills": (0.9, 1.11),
         "fills, guessed": (0.83, 1.05),
-        "beside one that fills, guessed": (0.88, 1.1),
+        "beside one that fills, guessed": (0.88, 1.11),
         "time-sliced": (0.82, 1.17),
     }
 )
@@ -397,7 +396,7 @@ ENERGY_ERRORS: Mapping[SetClass, tuple[float, float]] = MappingProxyType(
         "own SMs, one fills": (0.87, 1.08),
         "none fills": (0.82, 1.16),
         "fills": (0.95, 1.21),
-        "beside one that fills": (0.84, 1.07),
+        "beside one that fills": (0.85, 1.07),
         "fills, guessed": (0.93, 1.22),
         "beside one that fills, guessed": (0.84, 1.08),
         "time-sliced": (0.93, 1.17),
@@ -410,9 +409,9 @@ P99_ERRORS: Mapping[SetClass, Interval] = MappingProxyType(
         "own SMs": Interval(1.0, 0.77, 1.4),
         "own SMs, one fills": Interval(1.0, 0.55, 1.92),
         "none fills": Interval(1.0, 0.5, 1.94),
-        "fills": Interval(1.0, 0.38, 1.32),
-        "beside one that fills": Interval(1.0, 0.27, 2.66),
-        "fills, guessed": Interval(1.0, 0.4, 1.35),
+        "fills": Interval(1.0, 0.31, 1.31),
+        "beside one that fills": Interval(1.0, 0.27, 2.9),
+        "fills, guessed": Interval(1.0, 0.4, 1.34),
         "beside one that fills, guessed": Interval(1.0, 0.26, 2.67),
         "time-sliced": Interval(0.94, 0.74, 3.08),
     }
@@ -745,6 +744,7 @@ class JobsAlone:
         kernel_s: Time that one takes.
         hold_s: That it keeps others off.
         guessed: 1 where kernels are not known.
+        room: As of `RoundRobin`.
         slicing_kept: As `SLICING_KEPT`, of its card.
         wanted_w: What it would draw without the power limit.
     """
@@ -767,6 +767,7 @@ class JobsAlone:
     kernel_s: Floats
     hold_s: Floats
     guessed: Floats
+    room: Floats
     slicing_kept: Floats
     wanted_w: Floats
 
@@ -812,6 +813,16 @@ class JobsAlone:
         return JobsAlone(**{f.name: getattr(self, f.name)[rows, levels] for f in fields(self)})
 
     @property
+    def beside_s(self) -> Floats:
+        """`hold_s` as others meet it: `RoundRobin.room`."""
+        is_limited = (self.share > 0) & (self.share < WHOLE)
+        # Another that fills the GPU takes all SMs that are left.
+        others_fill = ((self.fills > 0) & ~is_limited).any(axis=0)
+        has_room = is_limited & (is_limited.sum(axis=0) == 1) & ~others_fill
+        left = np.minimum(1.0, self.share / WHOLE / np.maximum(self.room, 1e-9))
+        return self.hold_s * np.where(has_room, left, 1.0)
+
+    @property
     def least_hold_s(self) -> Floats:
         """`hold_s`, of a server in full batches."""
         return np.minimum(self.kernel_s, self.hold_s)
@@ -835,8 +846,8 @@ class JobsAlone:
     @property
     def could(self) -> Floats:
         """What each could do with more requests under MPS, as `rate`; no server: what it does."""
-        kernels = dealt(self.made, self.kernel_s, self.hold_s)
-        held = kernels * self.hold_s
+        kernels = dealt(self.made, self.kernel_s, self.beside_s)
+        held = kernels * self.beside_s
         left = (1 - held.sum(axis=0) + held) / np.maximum(self.kernel_s, 1e-12)
         kept = np.maximum(kernels, left) / np.maximum(self.made, 1e-12)
         crowded_alone = np.where(self.served, np.inf, crowded(self.sm, self.dram))
@@ -954,7 +965,6 @@ def _alone(profile: Profile, shares: tuple[float, ...]) -> Floats:
             profile.busy * unit,
             *ROUND_ROBIN.kernels(
                 profile.kernels,
-                np.array(shares),
                 rates[:-1],
                 active[:-1],
                 (float(rates[-1]), float(active[-1]), cores),
@@ -963,6 +973,7 @@ def _alone(profile: Profile, shares: tuple[float, ...]) -> Floats:
                 reads_ahead=profile.reads_ahead,
             ),
             (profile.kernels is None) * unit,
+            ROUND_ROBIN.room * unit,
             (1.0 if "GeForce" in profile.gpu_model else SLICING_KEPT) * unit,
             without_limit_w(limit_w, powers_w[:-1], clocks[:-1] / most_mhz),
         ]

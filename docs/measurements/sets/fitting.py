@@ -56,7 +56,6 @@ def _alone(row: Row, part: Part, law: RoundRobin, counted: Kernels | None) -> li
     ahead = getattr(known_profiles().get(whole.job), "reads_ahead", False)
     kernels = law.kernels(
         counted,
-        np.array([part.alone.share_percent]),
         rate,
         np.array([max(sm, dram)]),
         (whole.rate, whole_active, cores),
@@ -70,7 +69,7 @@ def _alone(row: Row, part: Part, law: RoundRobin, counted: Kernels | None) -> li
     kind = float(part.fills), float(part.serves), idle_w(row), float(bursts), float(ahead), math.inf
     busy = known_busy().get(whole.job, math.nan) / 100
     of_share = part.alone.share_percent, part.base, could, part.needs
-    of_gpu = busy, *kernels, float(counted is None), SLICING_KEPT, wanted_w
+    of_gpu = busy, *kernels, float(counted is None), law.room, SLICING_KEPT, wanted_w
     return [*of_share, power_w, sm, dram, *kind, *of_gpu]
 
 

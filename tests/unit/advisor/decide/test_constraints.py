@@ -161,13 +161,13 @@ def test_what_is_said_of_speeds() -> None:
     wide = replace(p, parts=(replace(p.parts[0], speed=Interval(0.66, 0.18, 0.9)), p.parts[1]))
     (found,) = broken_by(wide, (A, B), Request())
     assert found.text == (
-        "a keeps 40 % of its speed alone with a probability of 88.3 %, below 90 % "
+        "a keeps 40 % of its speed alone with a probability of 87.3 %, below 90 % "
         "(66 % expected, 18 % at worst)"
     )
 
 
 @pytest.mark.parametrize(
-    ("low", "kept"), [(0.21, True), (0.2, False)], ids=["nine of ten", "fewer"]
+    ("low", "kept"), [(0.23, True), (0.22, False)], ids=["nine of ten", "fewer"]
 )
 @pytest.mark.parametrize(
     "asked", [Request(), Request(min_speed={"a": 0.4}), Request(min_speed={"a": 0.4, "b": 0})]
@@ -223,12 +223,12 @@ def test_what_is_said_of_latencies() -> None:
         "server at 50 % keeps a p99 latency of {} ms with a probability of {} %, below 90 % "
         "(28 ms expected, 60 at worst)",
     )
-    sure_ms = 28 * (60 / 28) ** 0.74
+    sure_ms = 28 * (60 / 28) ** 0.73
     for limits, above in (
         (Request(default_max_p99_ms=50), None),
-        (Request(default_max_p99_ms=48), ("48", "89.1")),
+        (Request(default_max_p99_ms=48), ("48", "89.3")),
         (Request(default_max_p99_ms=48, max_p99_ms={"server": 90}), None),
-        (Request(default_max_p99_ms=90, max_p99_ms={"server": 37.5}), ("37.5", "79.7")),
+        (Request(default_max_p99_ms=90, max_p99_ms={"server": 37.5}), ("37.5", "79.2")),
         (Request(default_max_p99_ms=90, max_p99_ms={"a": 1}), None),
         # Eight alone, five times that, which nobody gave: with 7 chances of 10.
         (Request(), None),

@@ -68,14 +68,15 @@ def test_a_request_becomes_what_the_arithmetic_takes(tmp_path: Path) -> None:
 
 
 def test_a_job_file_that_changed_since_its_profile_is_named(tmp_path: Path) -> None:
-    """Of a bundled profile, a faulty file and one that is as it was measured nothing is said."""
+    """Also of a bundled profile; of a faulty file and one that is as it was measured nothing."""
     for job in "abc":
         (tmp_path / f"{job}.yaml").write_text(f"command: {job}{':' * (job == 'c')}\n")
     of_jobs = profiles(*(profile(job, job_hash="0") for job in "abbcd"), bundled=["a"])
     set_advisor = SetAdvisor.of(replace(known(model(), of_jobs), jobs_dir=tmp_path))
     warnings = set_advisor.advise(RecommendationRequest.of(*"abbcd"), ANY).warnings
     assert [text for text in warnings if "job file" in text] == [
-        "the job file of b has changed since it was profiled: advisor profile b"
+        f"the job file of {job} has changed since it was profiled: advisor profile {job}"
+        for job in "ab"
     ]
 
 

@@ -253,9 +253,9 @@ def test_jobs_that_should_not_share_are_told_what_it_would_cost(
     error = raised.value
     assert error.what == "a and b should not share the Card"
     assert (error.why, error.fix) == (
-        "with 100/91 the same work takes as much energy and as much GPU time, against a GPU for "
+        "with 100/46 the same work takes as much energy and as much GPU time, against a GPU for "
         "each (objective energy-efficiency)",
-        "give each a GPU of its own, or share it anyway: --split 100/91",
+        "give each a GPU of its own, or share it anyway: --split 100/46",
     )
 
 
@@ -297,7 +297,7 @@ def test_where_nothing_of_sharing_is_kept_the_nearest_way_is_named(
     error = raised.value
     assert error.what == "no split of a and b on the Card keeps the limits"
     assert error.why.startswith(
-        "nearest is 50/50: a keeps 58 % of its speed alone with a probability of 85.8 %"
+        "nearest is 50/50: a keeps 58 % of its speed alone with a probability of 85.1 %"
     )
     assert "; both draw 408 W, at most 400 W are allowed" in error.why
     assert "; accept it with --min-speed " in error.fix

@@ -20,7 +20,7 @@ CARD_MIB = MEMORY_MIB["NVIDIA H200"]
 
 WAYS: Mapping[str, tuple[tuple[str, ...], bool]] = {
     "limits": (("bert-serve-30", "llm-serve-30"), False),
-    "low priority": (("bert-serve-30", "triad"), False),
+    "low priority": (("bert-serve-30", "fft"), False),
     "four copies": (("bert-infer-waiting*4",), False),
     "turns": (("bert-serve-30", "llm-serve-30"), True),
     "apart": (("triad", "gemm"), True),
@@ -274,7 +274,7 @@ def test_slurm_lifts_the_percentage_that_its_count_sets() -> None:
 
 def test_the_device_plugin_says_who_gets_less() -> None:
     lines = words_for("device-plugin", decided("low priority")).lines
-    assert "# triad gets 50 % of the SMs, not 100" in lines
+    assert "# fft gets 50 % of the SMs, not 100" in lines
 
 
 def test_jobs_on_gpus_of_their_own_have_nothing_to_paste() -> None:
