@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import groupby
+from numbers import Real
 from pathlib import PurePath
 from typing import cast
 
@@ -77,7 +78,11 @@ def option_words(options: Mapping[str, object]) -> str:
     """Options of a command that are given, each with a blank in front; lists are repeated."""
     return "".join(
         f" --{name.replace('_', '-')} "
-        + shlex.quote(f"{value:.10g}" if isinstance(value, float) else str(value))
+        + shlex.quote(
+            f"{value:.10g}"
+            if isinstance(value, Real) and not isinstance(value, int)
+            else str(value)
+        )
         for name, of in options.items()
         for value in (cast("list[object]", of) if isinstance(of, list) else [of])
         if value not in (None, False)

@@ -153,7 +153,7 @@ def test_audit_of_a_prometheus(advisor: Advisor, tmp_path: Path) -> None:
     assert answer["kept"] == answer_of(again.out)["kept"] == 2
     told = advisor("audit", "--series", "kept.jsonl", "--as", "kai")
     *pods, rest = [*yaml.safe_load_all(told.out.partition("---")[2].partition("for KAI")[0])]
-    assert [pod["spec"]["schedulerName"] for pod in (*pods, rest)] == ["kai-scheduler"] * 4
+    assert [pod["spec"]["schedulerName"] for pod in (*pods, rest)] == ["kai-scheduler"] * 5
     assert advisor("data", "export", "points.jsonl").code == 0
     stored = [*map(json.loads, (tmp_path / "points.jsonl").read_text().splitlines())]
     found = {point["job"]: point for point in stored}

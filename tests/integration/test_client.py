@@ -631,7 +631,7 @@ EXAMPLES = ROOT / "examples"
         ("two_servers", ["share 50/26", "start them: advisor launch bert-serve-30"]),
         ("server_and_training", ["energy_saved", "share"]),
         ("seven_trainings", ["share 13/13/13/13/13/13/13", "copies"]),
-        ("frontier", ["points of", "share 100/50:low"]),
+        ("frontier", ["points of", "share 100/50"]),
     ],
 )
 def test_an_example_runs(
@@ -648,7 +648,7 @@ def test_an_example_runs(
 @pytest.mark.usefixtures("advisor")
 def test_the_page_begins_with_what_runs(capsys: pytest.CaptureFixture[str]) -> None:
     exec((ROOT / "docs/python.md").read_text().partition("```python\n")[2].partition("```")[0], {})
-    assert "share 50/26" in capsys.readouterr().out
+    assert "share 100/47" in capsys.readouterr().out
 
 
 @pytest.mark.usefixtures("advisor")
