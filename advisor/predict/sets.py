@@ -804,7 +804,7 @@ class JobsAlone:
         kernels = self.made * kept
         met = np.minimum(1.0, kernels / np.maximum(kernels[row], 1e-12))
         unit_s = 1 / (self.rate[row] * whole_rate)
-        of_each = met * (1 - met) * self.hold_s**2 * (self.made[row] * unit_s)
+        of_each = met * (1 - met) * self.beside_s**2 * (self.made[row] * unit_s)
         chance = np.where(self.apart | (self.guessed[row] > 0), 0.0, of_each.sum(axis=0))
         return 1 / kept[row], chance / unit_s**2
 

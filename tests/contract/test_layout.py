@@ -74,7 +74,7 @@ def test_what_a_job_may_have_replaced_is_opened_in_one_way() -> None:
 def test_no_client_follows_a_redirect() -> None:
     """A token or a body goes to nobody else. A new client is tried as these are (docs/attacks.md).
 
-    `requests` and `urllib3` follow redirects unless they are told not to, `httpx` if it is told to.
+    By default `requests` and `urllib3` follow redirects, and `httpx` does not.
     """
     libraries = {"aiohttp", "http.client", "httpx", "requests", "urllib.request", "urllib3"}
     sent, clients = list[str](), set[str]()
